@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* libramferry: live migration of a virtual machine's memory over RDMA or TCP.
+ *
+ * A guest (rf_guest) is memory blocks plus callbacks that stop it, save and load its device state and run it. A migration
+ * (rf_migration) takes a guest to or from another host:
+ *
+ *     rf_migration *m = rf_migration_new(guest);
+ *     rf_set(m, "max-bandwidth", "10Gbit");
+ *     if (rf_send(m, "tcp://host-b") != RF_OK)
+ *             fprintf(stderr, "%s\n", rf_error(m));
+ *     rf_migration_free(m);
+ *     rf_guest_free(guest);
+ *
+ * The library prints nothing, never exits, keeps no global state, installs no signal handler and forks no process
+ * except where rf_guest_open_qemu() says so. Different migrations may run at once in different threads. One migration is used by one thread
+ * at a time, but for rf_cancel(). Sizes are bytes, times nanoseconds.
+ */
+#ifndef RAMFERRY_H
+#define RAMFERRY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RF_API __attribute__((visibility("default")))
+
+typedef struct rf_guest rf_guest;
+typedef struct rf_migration rf_migration;
+
+/* What a call came to. All but RF_CANCELLED are the exit statuses of ramferry(1). */
+typedef enum rf_result {
+	RF_OK = 0,        /* done; after rf_send(): the guest runs at the other side and never again here */
+	RF_FAILED = 1,    /* the source's guest is as it was; the destination's will never run */
+	RF_USAGE = 2,     /* an argument makes no sense; nothing was touched */
+	RF_REFUSED = 3,   /* this cannot work; nothing was touched */
+	RF_UNKNOWN = 4,   /* the guest stands still here and may run at the other side: somebody has to look */
+	RF_CANCELLED = 5, /* as RF_FAILED, because of rf_cancel() */
+} rf_result;
+
+/* ---- Guests ---------------------------------------------------------------------------------------------------- */
+
+/* What the library asks of the program that runs the guest. All calls block as long as they need, come from threads
+ * of the library, one at a time for each guest, and return 0 or, with a sentence in `why`, -1. NULL members are
+ * successes that do nothing, except `pause` and `resume`, which must be given. Set `size` to sizeof(rf_guest_ops).
+ *
+ *     source       facts, prepare, pause, save, finish     a failure before the hand-off: undo, whatever was reached
+ *     destination  facts, prepare, load, resume            a failure before it runs: discard
+ */
+typedef struct rf_guest_ops {
+	size_t size;
+
+	/* What the other side must have too, one "key=value" per line. The lines of both sides are compared. */
+	int (*facts)(void *ctx, char *text, size_t length, char *why, size_t why_length);
+
+	/* Both sides have agreed and memory will be touched from now on. `destination` is 1 there and 0 at the source. */
+	int (*prepare)(void *ctx, int destination, char *why, size_t why_length);
+
+	/* Source: stop the guest and wait until no device writes into its memory. *was_running: what the destination
+	 * shall restore. */
+	int (*pause)(void *ctx, int *was_running, char *why, size_t why_length);
+
+	/* Source, paused: hand the device state to write(sink, …), in pieces of any size; stop when it returns -1. */
+	int (*save)(void *ctx, int (*write)(void *sink, const void *data, size_t length), void *sink, char *why,
+		    size_t why_length);
+
+	/* Destination: memory is complete; take the device state, all of it at once. */
+	int (*load)(void *ctx, const void *state, size_t length, char *why, size_t why_length);
+
+	/* Destination: the guest is ours. Run it if `run`. On failure it must not have run. */
+	int (*resume)(void *ctx, int run, char *why, size_t why_length);
+
+	/* Source: the move failed: as if nothing had happened, running if it ran. */
+	int (*undo)(void *ctx, char *why, size_t why_length);
+
+	/* Destination: the move failed: make sure that this guest can never run. 0 only when that is certain. */
+	int (*discard)(void *ctx, char *why, size_t why_length);
+
+	/* Source: the guest runs at the other side. It must never run here again. */
+	int (*finish)(void *ctx, char *why, size_t why_length);
+
+	/* Tracker "callback" (source; NULL: there is none): OR into `bitmap` the 4 KiB pages of the block's range [first,
+	 * first + count) that were written since the last call, bit 0 being page `first`, and forget them, atomically
+	 * per page. `first` is a multiple of 4096. The first call for a range starts tracking and its bits are ignored.
+	 * Several calls may run at once, for different ranges. */
+	int (*collect)(void *ctx, unsigned block, uint64_t first, uint64_t count, uint64_t *bitmap, char *why,
+		       size_t why_length);
+	void (*stop_tracking)(void *ctx);
+
+	/* rf_guest_free() was called. */
+	void (*close)(void *ctx);
+} rf_guest_ops;
+
+/* A guest in this process. `ops` is copied. NULL: no memory, or `ops` lacks pause or resume. */
+RF_API rf_guest *rf_guest_new(const rf_guest_ops *ops, void *ctx);
+
+/* Add a block of `length` bytes (a multiple of 4096) at `memory`, a shared mapping of `fd` from `fd_offset` on; or of
+ * any memory, with fd -1: then what holds no data is found by reading. Name, length and order must be the same at
+ * both sides. At the destination the block is emptied when the migration starts. The memory stays the caller's and
+ * must outlive the guest. RF_USAGE with a sentence in `why`. */
+RF_API rf_result rf_guest_add_block(rf_guest *guest, const char *name, void *memory, uint64_t length, int fd,
+				    uint64_t fd_offset, char *why, size_t why_length);
+
+/* The guest of a running, unmodified QEMU whose QMP monitor listens at the unix socket `qmp`. `pid` is its process, or 0
+ * to take the socket's owner. Nothing of it is touched before rf_send() or rf_receive().
+ * RF_REFUSED with a sentence in `why`: no QEMU there, too old a QEMU, somebody else uses the monitor. */
+RF_API rf_result rf_guest_open_qemu(rf_guest **out, const char *qmp, int pid, char *why, size_t why_length);
+
+/* Free a guest that no migration uses any more. NULL is fine. */
+RF_API void rf_guest_free(rf_guest *guest);
+
+/* ---- Migrations ------------------------------------------------------------------------------------------------ */
+
+/* A migration of `guest`, which must outlive it. Used for one rf_send() or rf_receive(). NULL: no memory. */
+RF_API rf_migration *rf_migration_new(rf_guest *guest);
+RF_API void rf_migration_free(rf_migration *m);
+
+/* Set the option `name` (see rf_option_info()) to `value`, written as on the command line. RF_USAGE otherwise. */
+RF_API rf_result rf_set(rf_migration *m, const char *name, const char *value);
+
+/* Move the guest to the receiver at `uri` (tcp://host[:port]). Blocks until the move has ended one way or the other. */
+RF_API rf_result rf_send(rf_migration *m, const char *uri);
+
+/* Wait at `uri` for a guest and run it: tcp://address[:port], an empty address for all, port 0 for any (the log tells
+ * it). Blocks until the guest runs here or the move has failed. */
+RF_API rf_result rf_receive(rf_migration *m, const char *uri);
+
+/* End the migration as soon as it can be done safely: up to the hand-off the source's guest runs on, after it nothing
+ * changes. From any thread or signal handler; also before rf_send(). */
+RF_API void rf_cancel(rf_migration *m);
+
+/* One sentence about the last call that did not return RF_OK; "" if there is none. Valid until the next call. */
+RF_API const char *rf_error(const rf_migration *m);
+
+/* ---- What it says while it runs ----------------------------------------------------------------------------------- */
+
+typedef enum rf_log_severity { RF_DEBUG, RF_INFO, RF_WARNING } rf_log_severity;
+
+/* One sentence at a time, without newline; from any of the library's threads, never two at once. */
+RF_API void rf_on_log(rf_migration *m, void (*fn)(void *arg, rf_log_severity severity, const char *sentence), void *arg);
+
+typedef enum rf_phase {
+	RF_PHASE_LISTENING,  /* destination: waiting for a source */
+	RF_PHASE_SETUP,      /* connected; comparing, preparing, first scan */
+	RF_PHASE_ROUNDS,     /* the guest runs and its memory is copied */
+	RF_PHASE_SWITCHOVER, /* the guest stands still */
+	RF_PHASE_RUNNING,    /* it runs at the destination */
+	RF_PHASE_UNDOING,    /* the move has failed; the source is put back */
+} rf_phase;
+
+typedef struct rf_progress {
+	size_t size;                      /* sizeof(rf_progress) of the library */
+	rf_phase phase;
+	int round_ended;                  /* 1: this is the last report of this round */
+	uint64_t round;                   /* 0 is the first */
+	uint64_t sent_bytes;              /* page data so far, of all rounds */
+	uint64_t left_bytes;              /* of this round */
+	uint64_t dirty_bytes;             /* written by the guest since the round began, as far as known */
+	uint64_t bytes_per_second;        /* over this round */
+	uint64_t dirty_bytes_per_second;  /* of the last full round */
+	uint64_t predicted_downtime_ns;   /* if it were stopped now; 0: not known yet */
+	uint64_t elapsed_ns;              /* since the peer was there */
+} rf_progress;
+
+/* At least at every change of phase, at the end of every round and ten times a second. From the thread that called rf_send(). */
+RF_API void rf_on_progress(rf_migration *m, void (*fn)(void *arg, const rf_progress *progress), void *arg);
+
+/* Statistics by name; names and meanings follow QEMU's query-migrate where it has the same. rf_stat_name() lists them
+ * (NULL past the end), units stand in the names. rf_stat(): 0, or -1 for no such name. Good at any time from the
+ * thread that uses the migration, its callbacks included. */
+RF_API const char *rf_stat_name(size_t index);
+RF_API const char *rf_stat_help(size_t index);
+RF_API int rf_stat(const rf_migration *m, const char *name, uint64_t *value);
+
+/* The same for each round that has ended. The final pass is the last. */
+RF_API size_t rf_round_count(const rf_migration *m);
+RF_API const char *rf_round_stat_name(size_t index);
+RF_API const char *rf_round_stat_help(size_t index);
+RF_API int rf_round_stat(const rf_migration *m, size_t round, const char *name, uint64_t *value);
+
+/* ---- Options ------------------------------------------------------------------------------------------------------- */
+
+typedef struct rf_option_info {
+	const char *name;    /* "chunk-size" */
+	const char *kind;    /* "size", "rate", "duration", "count", "choice", "flag" */
+	int for_send, for_receive;
+	char range[160];     /* "1 MiB to 1 GiB, a power of two" */
+	char initial[64];    /* "64 MiB" */
+	const char *help;
+} rf_option_info;
+
+/* The option at `index` of the one table; 0, or -1 past the end. */
+RF_API int rf_option_info_at(size_t index, rf_option_info *info);
+
+/* "0.1.0" */
+RF_API const char *rf_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
