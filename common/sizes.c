@@ -7,6 +7,7 @@
  * byte or nanosecond is dropped, but a number above zero never becomes zero: zero means "no limit" to several options. */
 #include "common/sizes.h"
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,85 +15,101 @@
 
 __extension__ typedef unsigned __int128 wide;
 
-struct unit {
-	const char *name;
-	bool any_case;
-	uint64_t multiply, divide;
-};
-
-#define KIB (UINT64_C(1) << 10)
-#define MIB (UINT64_C(1) << 20)
-#define GIB (UINT64_C(1) << 30)
-#define TIB (UINT64_C(1) << 40)
-#define PIB (UINT64_C(1) << 50)
-#define EIB (UINT64_C(1) << 60)
-
-/* A small "b" after a prefix means bit to some people and byte to others: it is not understood. */
-#define BYTE_UNITS(letter, bytes, per)                                   \
-	{letter per, true, bytes, 1}, {letter "B" per, false, bytes, 1}, \
-	{                                                                \
-		letter "iB" per, true, bytes, 1                          \
-	}
-
-#define ALL_BYTE_UNITS(per) \
-	BYTE_UNITS("K", KIB, per), BYTE_UNITS("M", MIB, per), BYTE_UNITS("G", GIB, per), BYTE_UNITS("T", TIB, per)
-
-#define BIT_UNITS(letter, bits)               \
-	{letter "bit", true, bits, 8},        \
-	{                                     \
-		letter "bit/s", true, bits, 8 \
-	}
-
-static const struct unit size_units[] = {{"", true, 1, 1}, {"B", false, 1, 1}, ALL_BYTE_UNITS(""), {0}};
-
-static const struct unit rate_units[] = {
-    {"", true, 1, 1},
-    {"B", false, 1, 1},
-    {"B/s", false, 1, 1},
-    ALL_BYTE_UNITS(""),
-    ALL_BYTE_UNITS("/s"),
-    BIT_UNITS("", 1),
-    BIT_UNITS("k", UINT64_C(1000)),
-    BIT_UNITS("M", UINT64_C(1000000)),
-    BIT_UNITS("G", UINT64_C(1000000000)),
-    BIT_UNITS("T", UINT64_C(1000000000000)),
-    {0},
-};
-
 #define NS_PER_US  UINT64_C(1000)
 #define NS_PER_MS  UINT64_C(1000000)
 #define NS_PER_S   UINT64_C(1000000000)
 #define NS_PER_MIN (60 * NS_PER_S)
 #define NS_PER_H   (60 * NS_PER_MIN)
 
-static const struct unit duration_units[] = {
-    {"", true, NS_PER_MS, 1}, {"ns", true, 1, 1},           {"us", true, NS_PER_US, 1}, {"ms", true, NS_PER_MS, 1},
-    {"s", true, NS_PER_S, 1}, {"min", true, NS_PER_MIN, 1}, {"h", true, NS_PER_H, 1},   {0},
+/* One of it is multiply / divide bytes, bytes per second or nanoseconds. */
+struct unit {
+	uint64_t multiply, divide;
 };
-
-static const struct unit count_units[] = {{"", true, 1, 1}, {0}};
 
 struct kind {
 	const char *what, *example;
-	const struct unit *units;
+	bool (*unit)(const char *name, struct unit *unit);
 };
 
-static const struct kind size_kind = {"a size", "64M or 1.5GiB", size_units};
-static const struct kind rate_kind = {"a rate", "500MiB/s or 10Gbit", rate_units};
-static const struct kind duration_kind = {"a duration", "300ms or 1.5s", duration_units};
-static const struct kind count_kind = {"a whole number", "1024", count_units};
-
-static const struct unit *find_unit(const struct kind *kind, const char *name)
+static uint64_t power(uint64_t base, unsigned exponent)
 {
-	for (const struct unit *u = kind->units; u->name; u++) {
-		if ((u->any_case ? strcasecmp(u->name, name) : strcmp(u->name, name)) == 0)
-			return u;
-	}
-	return NULL;
+	uint64_t result = 1;
+
+	while (exponent--)
+		result *= base;
+	return result;
 }
 
-/* Read digits at *text, adding to *number; false when there are none or too many. 10^18 leaves room in 128 bits for
- * the largest unit. */
+/* K, M, G or T, in either case: 1 to 4 and a step forward; 0 for none. */
+static unsigned read_prefix(const char **name)
+{
+	static const char prefixes[] = "kmgt";
+	const char *at = **name ? strchr(prefixes, tolower((unsigned char)**name)) : NULL;
+
+	if (!at)
+		return 0;
+	++*name;
+	return (unsigned)(at - prefixes) + 1;
+}
+
+/* A small "b" after a prefix means bit to some people and byte to others: it is not understood. */
+static bool size_unit(const char *name, struct unit *unit)
+{
+	unsigned prefix = read_prefix(&name);
+
+	*unit = (struct unit){power(1024, prefix), 1};
+	return !*name || strcmp(name, "B") == 0 || (prefix && strcasecmp(name, "iB") == 0);
+}
+
+static bool rate_unit(const char *name, struct unit *unit)
+{
+	char plain[8] = "";
+	size_t length = strlen(name);
+
+	if (length > 2 && strcasecmp(name + length - 2, "/s") == 0)
+		length -= 2;
+	if (length >= sizeof(plain))
+		return false;
+	memcpy(plain, name, length);
+	if (size_unit(plain, unit))
+		return true;
+	name = plain;
+	*unit = (struct unit){power(1000, read_prefix(&name)), 8};
+	return strcasecmp(name, "bit") == 0;
+}
+
+static bool duration_unit(const char *name, struct unit *unit)
+{
+	static const struct {
+		const char *name;
+		uint64_t ns;
+	} units[] = {
+	    {"", NS_PER_MS}, {"ns", 1},           {"us", NS_PER_US}, {"ms", NS_PER_MS},
+	    {"s", NS_PER_S}, {"min", NS_PER_MIN}, {"h", NS_PER_H},
+	};
+
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (strcasecmp(units[i].name, name) == 0) {
+			*unit = (struct unit){units[i].ns, 1};
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool count_unit(const char *name, struct unit *unit)
+{
+	*unit = (struct unit){1, 1};
+	return !*name;
+}
+
+static const struct kind size_kind = {"a size", "64M or 1.5GiB", size_unit};
+static const struct kind rate_kind = {"a rate", "500MiB/s or 10Gbit", rate_unit};
+static const struct kind duration_kind = {"a duration", "300ms or 1.5s", duration_unit};
+static const struct kind count_kind = {"a whole number", "1024", count_unit};
+
+/* Read digits at *text into *number, and 10 to their count into *scale; false when there are none or too many. 64 bits
+ * times the largest unit fit 128. */
 static bool read_digits(const char **text, uint64_t *number, uint64_t *scale)
 {
 	const char *start = *text;
@@ -109,7 +126,10 @@ static bool read_digits(const char **text, uint64_t *number, uint64_t *scale)
 
 static int parse(const struct kind *kind, const char *text, uint64_t *value, struct rf_error *e)
 {
-	const char *at = text ? text : "";
+	if (!text)
+		text = "";
+
+	const char *at = text;
 	uint64_t number = 0, scale = 1;
 
 	bool digits = read_digits(&at, &number, NULL);
@@ -123,11 +143,11 @@ static int parse(const struct kind *kind, const char *text, uint64_t *value, str
 		goto not_a_number;
 	if (*at == ' ' && at[1])
 		at++;
-	const struct unit *unit = find_unit(kind, at);
-	if (!unit || (scale > 1 && unit->multiply / unit->divide <= 1))
+	struct unit unit;
+	if (!kind->unit(at, &unit) || (scale > 1 && unit.multiply / unit.divide <= 1))
 		goto not_a_number;
 
-	wide product = (wide)number * unit->multiply / ((wide)scale * unit->divide);
+	wide product = (wide)number * unit.multiply / ((wide)scale * unit.divide);
 	if (product > UINT64_MAX)
 		goto too_large;
 	if (!product && number)
@@ -138,7 +158,7 @@ static int parse(const struct kind *kind, const char *text, uint64_t *value, str
 too_large:
 	return rf_fail(e, RF_E_USAGE, "\"%.60s\" is too large", text);
 not_a_number:
-	return rf_fail(e, RF_E_USAGE, "\"%.60s\" is not %s, such as %s", text ? text : "", kind->what, kind->example);
+	return rf_fail(e, RF_E_USAGE, "\"%.60s\" is not %s, such as %s", text, kind->what, kind->example);
 }
 
 int rf_parse_size(const char *text, uint64_t *bytes, struct rf_error *e)
@@ -166,11 +186,20 @@ struct scale {
 	uint64_t unit;
 };
 
-static const struct scale size_scales[] = {{"B", 1},     {"KiB", KIB}, {"MiB", MIB}, {"GiB", GIB},
-					   {"TiB", TIB}, {"PiB", PIB}, {"EiB", EIB}, {0}};
+static const struct scale size_scales[] = {
+    {"B", 1},
+    {"KiB", UINT64_C(1) << 10},
+    {"MiB", UINT64_C(1) << 20},
+    {"GiB", UINT64_C(1) << 30},
+    {"TiB", UINT64_C(1) << 40},
+    {"PiB", UINT64_C(1) << 50},
+    {"EiB", UINT64_C(1) << 60},
+    {NULL, 0},
+};
 
 static const struct scale duration_scales[] = {
-    {"ns", 1}, {"us", NS_PER_US}, {"ms", NS_PER_MS}, {"s", NS_PER_S}, {"min", NS_PER_MIN}, {"h", NS_PER_H}, {0}};
+    {"ns", 1}, {"us", NS_PER_US}, {"ms", NS_PER_MS}, {"s", NS_PER_S}, {"min", NS_PER_MIN}, {"h", NS_PER_H}, {NULL, 0},
+};
 
 /* The largest unit that `value` reaches, or the next one where three digits would not do. */
 static const char *format(const struct scale *scale, uint64_t value, char *buffer, size_t length)
