@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* Which tracker serves this guest. The exact and cheap ones come first; hash, which always works, comes last. */
+#include "memory/tracker.h"
+
+#include "common/options.h"
+
+#include <assert.h>
+
+static const struct rf_tracker_ops *const in_order[] = {&rf_track_wp, &rf_track_callback, &rf_track_hash};
+
+static const struct rf_tracker_ops *named(unsigned choice)
+{
+	switch (choice) {
+	case RF_TRACKER_WP_ASYNC:
+		return &rf_track_wp;
+	case RF_TRACKER_HASH:
+		return &rf_track_hash;
+	case RF_TRACKER_CALLBACK:
+		return &rf_track_callback;
+	}
+	return NULL;
+}
+
+static int choose_first(struct rf_guest *g, const struct rf_tracker_ops **out, struct rf_error *e)
+{
+	struct rf_error why = {0};
+
+	for (unsigned i = 0; i < sizeof(in_order) / sizeof(in_order[0]); i++) {
+		if (!in_order[i]->probe(g, &why)) {
+			rf_log(g->log, RF_LOG_INFO, "writes of the guest are tracked by %s", in_order[i]->name);
+			*out = in_order[i];
+			return 0;
+		}
+		rf_log(g->log, RF_LOG_INFO, "tracker %s cannot serve here: %s", in_order[i]->name, why.text);
+	}
+	return rf_fail(e, RF_E_REFUSED, "no tracker can serve here; the last one, because %s", why.text);
+}
+
+int rf_tracker_choose(struct rf_guest *g, unsigned choice, const struct rf_tracker_ops **out, struct rf_error *e)
+{
+	const struct rf_tracker_ops *wanted = named(choice);
+	struct rf_error why = {0};
+
+	assert(wanted || choice == RF_TRACKER_AUTO);
+	if (g->own_tracker) {
+		if (wanted && wanted != g->own_tracker)
+			return rf_fail(e, RF_E_REFUSED,
+				       "this guest tracks its writes itself, tracker %s cannot serve it", wanted->name);
+		rf_log(g->log, RF_LOG_INFO, "writes of the guest are tracked by %s, its own", g->own_tracker->name);
+		*out = g->own_tracker;
+		return 0;
+	}
+	if (!wanted)
+		return choose_first(g, out, e);
+	if (wanted->probe(g, &why))
+		return rf_fail(e, RF_E_REFUSED, "tracker %s cannot serve here: %s", wanted->name, why.text);
+	rf_log(g->log, RF_LOG_INFO, "writes of the guest are tracked by %s, as asked for", wanted->name);
+	*out = wanted;
+	return 0;
+}
