@@ -60,7 +60,13 @@ void rf_wp_unregister(int userfaultfd, uint64_t address, uint64_t length)
 	}
 }
 
-/* The address space of a dead process scans as one in which nobody writes. Only a read of pagemap tells. */
+static int gone(struct rf_error *e)
+{
+	return rf_fail(e, RF_E_FAILED, "the process that runs the guest is gone");
+}
+
+/* Not every kernel's scan says that the process has died: an address space without mappings also looks like one in which
+ * nobody writes. A read of pagemap tells on all of them. */
 static int check_alive(int pagemap, uint64_t address, struct rf_error *e)
 {
 	uint64_t entry;
@@ -69,7 +75,7 @@ static int check_alive(int pagemap, uint64_t address, struct rf_error *e)
 	if (got < 0)
 		return rf_fail_errno(e, RF_E_FAILED, errno, "cannot read the guest's page map");
 	if (got != sizeof(entry))
-		return rf_fail(e, RF_E_FAILED, "the process that runs the guest is gone");
+		return gone(e);
 	return 0;
 }
 
@@ -92,6 +98,8 @@ static long scan_step(int pagemap, uint64_t category, uint64_t flags, uint64_t *
 	if (n < 0 && errno == EPERM)
 		return rf_fail(e, RF_E_FAILED, "the guest's memory between %#llx and %#llx is not tracked any more",
 			       (unsigned long long)*at, (unsigned long long)end);
+	if (n < 0 && errno == ESRCH)
+		return gone(e);
 	if (n < 0)
 		return rf_fail_errno(e, RF_E_FAILED, errno, "cannot scan the guest's page map");
 	if (n > REGIONS || scan.walk_end <= *at || scan.walk_end > end)
