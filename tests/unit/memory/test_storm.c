@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* The oracle: threads storm over a guest's memory while copiers collect and copy, slice by slice, as the engine does.
+ * Then the storm ends, one last pass is made, and every byte must be there. That a lost page would be found is
+ * tried, too, with a tracker that forgets some.
+ *
+ * RAMFERRY_STORM_SECONDS sets how long each storm lasts; the default is short. */
+#include "scratch.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum { PAGES = 64 << 8, SLICES = PAGES / RF_SLICE_PAGES, WRITERS = 2, COPIERS = 2 };
+
+struct storm {
+	struct scratch s;
+	const struct rf_tracker_ops *ops;
+	struct rf_tracker *tracker;
+	char *copy; /* the destination */
+	struct rf_pages dirty;
+	atomic_uint next_slice;
+	atomic_bool over;
+	atomic_ullong writes, passes, copied;
+	atomic_ullong marks[PAGES / 64]; /* the callback tracker's, set after each write */
+	uint64_t forget;                 /* a page whose marks are lost; PAGES: none */
+};
+
+static void mark(struct storm *m, uint64_t page)
+{
+	if (page != m->forget)
+		atomic_fetch_or(&m->marks[page / 64], 1ull << page % 64);
+}
+
+static int give_marks(void *ctx, unsigned block, uint64_t first, uint64_t count, uint64_t *bitmap, struct rf_error *e)
+{
+	struct storm *m = ctx;
+
+	for (uint64_t w = 0; w < count / 64; w++)
+		bitmap[w] |= atomic_exchange(&m->marks[first / 64 + w], 0);
+	return 0;
+}
+
+static const struct rf_lifecycle_ops callback_ops = {.collect = give_marks};
+
+struct writer {
+	struct storm *m;
+	uint64_t seed;
+};
+
+static uint64_t any(uint64_t *seed, uint64_t limit)
+{
+	*seed = *seed * 6364136223846793005ull + 1442695040888963407ull;
+	return (*seed >> 33) % limit;
+}
+
+/* Single bytes, whole pages, pages that become zero, and a few pages that are written all the time. */
+static void *writer(void *arg)
+{
+	struct writer *w = arg;
+	struct storm *m = w->m;
+	unsigned long long writes = 0;
+
+	while (!atomic_load_explicit(&m->over, memory_order_relaxed)) {
+		uint64_t page = any(&w->seed, 4) ? any(&w->seed, PAGES) : any(&w->seed, 16) * 1000;
+		uint64_t kind = any(&w->seed, 16);
+		char *p = scratch_page(&m->s, page);
+
+		if (kind == 0)
+			memset(p, 0, RF_PAGE_BYTES);
+		else if (kind == 1)
+			memset(p, (int)any(&w->seed, 256), RF_PAGE_BYTES);
+		else
+			*(volatile char *)(p + any(&w->seed, RF_PAGE_BYTES)) = (char)any(&w->seed, 256);
+		mark(m, page);
+		writes++;
+	}
+	atomic_fetch_add(&m->writes, writes);
+	return NULL;
+}
+
+static void copy_run(struct storm *m, struct rf_run run)
+{
+	char *to = m->copy + (run.first << RF_PAGE_SHIFT);
+
+	m->s.block->ops->copy(m->s.block, run, to);
+	if (m->ops->sent)
+		m->ops->sent(m->tracker, 0, run, to);
+	atomic_fetch_add(&m->copied, run.count);
+}
+
+static void copy_slice(struct storm *m, unsigned slice)
+{
+	uint64_t first = (uint64_t)slice * RF_SLICE_PAGES, end = first + RF_SLICE_PAGES;
+	struct rf_error e = {0};
+	struct rf_run run;
+
+	if (m->ops->collect(m->tracker, 0, (struct rf_run){first, RF_SLICE_PAGES}, &m->dirty, &e)) {
+		fprintf(stderr, "%s\n", e.text);
+		abort();
+	}
+	for (uint64_t at = first; rf_pages_next(&m->dirty, at, end, &run); at = run.first + run.count)
+		copy_run(m, run);
+	rf_pages_remove(&m->dirty, first, RF_SLICE_PAGES);
+}
+
+static void *copier(void *arg)
+{
+	struct storm *m = arg;
+	unsigned slice;
+
+	while ((slice = atomic_fetch_add(&m->next_slice, 1)) < SLICES)
+		copy_slice(m, slice);
+	return NULL;
+}
+
+/* One pass over all slices, by several threads. */
+static void pass(struct storm *m)
+{
+	pthread_t threads[COPIERS];
+
+	atomic_store(&m->next_slice, 0);
+	for (int i = 0; i < COPIERS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, copier, m), 0);
+	for (int i = 0; i < COPIERS; i++)
+		pthread_join(threads[i], NULL);
+	atomic_fetch_add(&m->passes, 1);
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void arm_and_copy_all(struct storm *m)
+{
+	struct rf_pages data;
+	struct rf_run run;
+	struct rf_error e;
+
+	for (unsigned i = 0; i < SLICES; i++)
+		assert_good(m->ops->arm(m->tracker, 0, (struct rf_run){i * RF_SLICE_PAGES, RF_SLICE_PAGES}, &e), &e);
+	assert_good(rf_pages_init(&data, PAGES, &e), &e);
+	assert_good(m->s.block->ops->extents(m->s.block, (struct rf_run){0, PAGES}, &data, &e), &e);
+	for (uint64_t at = 0; rf_pages_next(&data, at, PAGES, &run); at = run.first + run.count)
+		copy_run(m, run);
+	rf_pages_free(&data);
+}
+
+/* How many pages differ at the end. */
+static unsigned rage(const struct rf_tracker_ops *ops, uint64_t forget)
+{
+	const char *seconds = getenv("RAMFERRY_STORM_SECONDS");
+	struct storm *m = calloc(1, sizeof(*m));
+	struct writer writers[WRITERS];
+	pthread_t threads[WRITERS];
+	unsigned wrong = 0;
+	struct rf_error e;
+
+	assert_non_null(m);
+	m->ops = ops;
+	m->forget = forget;
+	scratch_open(&m->s, PAGES, &callback_ops, m);
+	m->copy = mmap(NULL, PAGES << RF_PAGE_SHIFT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(m->copy, MAP_FAILED);
+	assert_good(rf_pages_init(&m->dirty, PAGES, &e), &e);
+	/* A third of the memory holds data, the rest is holes that fill as the storm goes on. */
+	memset(m->s.memory, 0x33, (PAGES / 3) << RF_PAGE_SHIFT);
+	assert_good(ops->open(m->s.guest, &m->tracker, &e), &e);
+
+	for (unsigned i = 0; i < WRITERS; i++) {
+		writers[i] = (struct writer){m, 7263 + i};
+		assert_int_equal(pthread_create(&threads[i], NULL, writer, &writers[i]), 0);
+	}
+	arm_and_copy_all(m);
+	for (double end = now() + (seconds ? atof(seconds) : 1.0); now() < end;)
+		pass(m);
+	atomic_store(&m->over, true);
+	for (int i = 0; i < WRITERS; i++)
+		pthread_join(threads[i], NULL);
+	pass(m);
+
+	for (uint64_t page = 0; page < PAGES; page++)
+		if (memcmp(scratch_page(&m->s, page), m->copy + (page << RF_PAGE_SHIFT), RF_PAGE_BYTES))
+			wrong++;
+	print_message("%s: %llu writes, %llu passes, %llu pages copied, %u differ\n", ops->name,
+		      (unsigned long long)m->writes, (unsigned long long)m->passes, (unsigned long long)m->copied,
+		      wrong);
+	assert_true(m->writes > 1000 && m->passes > 1);
+	for (unsigned i = 0; i < SLICES; i++)
+		ops->drop(m->tracker, 0, (struct rf_run){i * RF_SLICE_PAGES, RF_SLICE_PAGES});
+	ops->close(m->tracker);
+	rf_pages_free(&m->dirty);
+	munmap(m->copy, PAGES << RF_PAGE_SHIFT);
+	scratch_close(&m->s);
+	free(m);
+	return wrong;
+}
+
+static void wp_async_loses_nothing(void **state)
+{
+	struct rf_guest nobody = {0};
+	struct rf_error e;
+
+	if (rf_track_wp.probe(&nobody, &e)) {
+		print_message("skipped: %s\n", e.text);
+		skip();
+	}
+	assert_int_equal(rage(&rf_track_wp, PAGES), 0);
+}
+
+static void hash_loses_nothing(void **state)
+{
+	assert_int_equal(rage(&rf_track_hash, PAGES), 0);
+}
+
+static void callback_loses_nothing(void **state)
+{
+	assert_int_equal(rage(&rf_track_callback, PAGES), 0);
+}
+
+static void a_forgotten_page_would_be_found(void **state)
+{
+	assert_int_equal(rage(&rf_track_callback, 3000), 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(wp_async_loses_nothing),
+	    cmocka_unit_test(hash_loses_nothing),
+	    cmocka_unit_test(callback_loses_nothing),
+	    cmocka_unit_test(a_forgotten_page_would_be_found),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
