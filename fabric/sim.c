@@ -358,9 +358,17 @@ void rf_sim_set_memory(struct rf_sim *w, enum rf_sim_end end, const struct rf_si
 	w->sides[end].memory = *memory;
 }
 
-uint64_t rf_sim_written_bytes(const struct rf_sim *w, enum rf_sim_end end)
+struct rf_sim_count rf_sim_count(const struct rf_sim *w, enum rf_sim_end end)
 {
-	return w->sides[end].written_bytes;
+	return w->sides[end].count;
+}
+
+void rf_sim_on_message(struct rf_sim *w,
+		       void (*fn)(void *arg, enum rf_sim_end from, const void *message, size_t length, bool delivered),
+		       void *arg)
+{
+	w->on_message = fn;
+	w->on_message_arg = arg;
 }
 
 void rf_sim_close(struct rf_sim *w)

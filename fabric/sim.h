@@ -77,8 +77,21 @@ void rf_sim_on_time(struct rf_sim *w, void (*fn)(void *arg, int64_t now_ns), voi
 void rf_sim_spend(struct rf_sim *w, int64_t ns);
 
 int64_t rf_sim_now(const struct rf_sim *w);
-uint64_t rf_sim_random(struct rf_sim *w, uint64_t limit);                   /* 0 to limit - 1 */
-uint64_t rf_sim_written_bytes(const struct rf_sim *w, enum rf_sim_end end); /* put onto the wire by its writes */
+uint64_t rf_sim_random(struct rf_sim *w, uint64_t limit); /* 0 to limit - 1 */
+
+/* Called for every message when it is sent and, unless it is lost, again when it is delivered. */
+void rf_sim_on_message(struct rf_sim *w,
+		       void (*fn)(void *arg, enum rf_sim_end from, const void *message, size_t length, bool delivered),
+		       void *arg);
+
+/* What one side has done so far. */
+struct rf_sim_count {
+	uint64_t written_bytes; /* put onto the wire by its writes */
+	uint64_t writes;
+	uint64_t registered_bytes_peak; /* at once */
+	unsigned in_flight_peak;        /* writes that were about to land here at once */
+};
+struct rf_sim_count rf_sim_count(const struct rf_sim *w, enum rf_sim_end end);
 
 /* The connection breaks: what travels is lost, and both sides notice a little later. */
 void rf_sim_cut(struct rf_sim *w);

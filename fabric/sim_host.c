@@ -74,8 +74,10 @@ int rf_sim_dereg(struct rf_fabric *f, struct rf_key key, uint64_t cookie)
 		rf_sim_violate(s->world, "the release of a registration that there is not");
 	else if (r->in_flight && !s->world->cut && !s->lost)
 		rf_sim_violate(s->world, "the release of a registration that %u writes in flight need", r->in_flight);
-	if (r)
+	if (r) {
 		r->live = false;
+		s->registered_bytes -= r->length;
+	}
 	submit(s, &(struct rf_sim_job){.kind = RF_SIM_JOB_RELEASE, .cookie = cookie});
 	return 0;
 }
@@ -106,7 +108,8 @@ void rf_sim_landing_add(struct rf_sim_side *s, uint64_t address, uint64_t length
 	s->landings = rf_sim_grow(s->landings, s->nlandings, &s->landings_room, sizeof(*s->landings));
 	memmove(&s->landings[i + 1], &s->landings[i], (s->nlandings - i) * sizeof(*s->landings));
 	s->landings[i] = (struct rf_sim_landing){.first = address, .end = address + length};
-	s->nlandings++;
+	if (++s->nlandings > s->count.in_flight_peak)
+		s->count.in_flight_peak = (unsigned)s->nlandings;
 }
 
 void rf_sim_landing_remove(struct rf_sim_side *s, uint64_t address)
@@ -137,6 +140,9 @@ static void end_job(struct rf_sim_job *job)
 	if (job->kind == RF_SIM_JOB_REGISTER) {
 		r = &s->registrations[job->registration];
 		r->live = true;
+		s->registered_bytes += r->length;
+		if (s->registered_bytes > s->count.registered_bytes_peak)
+			s->count.registered_bytes_peak = s->registered_bytes;
 		event.key = (struct rf_key){{job->registration + 1, r->nonce}};
 	}
 	free(job);

@@ -100,7 +100,8 @@ struct rf_sim_side {
 	struct rf_sim_event *events, **events_end, *delivered;
 	struct rf_sim_lane lanes[RF_SIM_MAX_LANES + 1];
 	int64_t link_free_ns;
-	uint64_t written_bytes;
+	struct rf_sim_count count;
+	uint64_t registered_bytes;
 	unsigned unsent; /* posted here and not yet on the wire */
 
 	struct rf_sim_registration *registrations;
@@ -133,6 +134,8 @@ struct rf_sim {
 		void *arg;
 	} on_time[4];
 	unsigned non_time;
+	void (*on_message)(void *arg, enum rf_sim_end from, const void *message, size_t length, bool delivered);
+	void *on_message_arg;
 
 	struct rf_sim_side sides[2];
 	bool cut;

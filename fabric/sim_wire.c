@@ -58,7 +58,8 @@ static void read_memory(struct rf_sim *w, void *arg)
 	if (p->counted && arrives(p) && p->from->state == RF_SIM_CONNECTED) {
 		p->image = rf_sim_alloc(m->image_size(m->ctx, p->write.length));
 		m->load(m->ctx, p->write.local, p->write.length, p->image);
-		p->from->written_bytes += p->write.length;
+		p->from->count.written_bytes += p->write.length;
+		p->from->count.writes++;
 	}
 	if (p->from->closing)
 		rf_sim_notify(p->from);
@@ -205,9 +206,12 @@ static void deliver(struct rf_sim *w, void *arg)
 	struct rf_sim_side *to = rf_sim_peer(p->from);
 
 	p->from->lanes[p->lane].messages--;
-	if (arrives(p) && !to->lost)
+	if (arrives(p) && !to->lost) {
+		if (w->on_message)
+			w->on_message(w->on_message_arg, p->from->index, p->image, p->length, true);
 		rf_sim_push(to, &(struct rf_event){
 				    .kind = RF_EV_MESSAGE, .lane = p->lane, .data = p->image, .length = p->length});
+	}
 	allow_again(w, p);
 }
 
@@ -236,6 +240,8 @@ int rf_sim_send(struct rf_fabric *f, unsigned number, const void *message, size_
 	}
 	p->image = rf_sim_alloc(length);
 	memcpy(p->image, message, length);
+	if (w->on_message)
+		w->on_message(w->on_message_arg, s->index, message, length, false);
 	begin_ns = later(w->now_ns, lane->sent_ns);
 	lane->sent_ns = begin_ns + w->model.message_ns + wire_ns(w, length);
 	s->link_free_ns = later(s->link_free_ns, w->now_ns) + wire_ns(w, length);

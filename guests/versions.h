@@ -84,7 +84,8 @@ struct rf_versions {
 	bool resume_run; /* destination: what resume() was told */
 	bool tracking;   /* between the tracker's open and close */
 	unsigned calls[RF_VERSIONS_OPS], successes[RF_VERSIONS_OPS];
-	unsigned char *state; /* as saved */
+	uint64_t direct_pages, staged_pages; /* sent from its memory; from a copy */
+	unsigned char *state;                /* as saved */
 };
 
 void rf_versions_spec_init(struct rf_versions_spec *s, enum rf_role role, uint64_t seed);

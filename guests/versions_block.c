@@ -143,9 +143,11 @@ void rf_versions_load_image(void *guest, const void *local, uint64_t length, voi
 	b = block_at(guest, (uint64_t)(uintptr_t)local, length, &page);
 	if (b) {
 		no_holes(b, page, count, "a write");
+		b->guest->direct_pages += count;
 		memcpy(image, &b->version[page], count * sizeof(uint32_t));
 		return;
 	}
+	((struct rf_versions *)guest)->staged_pages += count;
 	for (i = 0; i < count; i++)
 		memcpy((uint32_t *)image + i, (const char *)local + (i << RF_PAGE_SHIFT), sizeof(uint32_t));
 }

@@ -66,7 +66,7 @@ static void test_rate(void **state)
 		pair_send(p.source, 1, "x", 1);
 		pair_expect(p.destination, RF_EV_MESSAGE);
 	}
-	assert_int_equal(rf_sim_written_bytes(p.world, RF_SIM_SOURCE), 64 * BYTES);
+	assert_int_equal(rf_sim_count(p.world, RF_SIM_SOURCE).written_bytes, 64 * BYTES);
 	/* each waits for its own delay, at most 50 + 20 + 100 us, besides its bytes */
 	assert_in_range(rf_sim_now(p.world) - begin_ns, 4 * 976 * RF_US, 4 * 976 * RF_US + 64 * 200 * RF_US);
 	pair_end(&p);
