@@ -187,7 +187,7 @@ int rf_option_set(struct rf_options *o, const char *name, const char *value, str
 {
 	const struct rf_option *option = rf_option_find(name);
 	char range[160];
-	uint64_t number;
+	uint64_t number = 0;
 
 	if (!option)
 		return rf_fail(e, RF_E_USAGE, "there is no option \"%.60s\"", name ? name : "");

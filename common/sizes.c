@@ -63,14 +63,14 @@ static bool size_unit(const char *name, struct unit *unit)
 
 static bool rate_unit(const char *name, struct unit *unit)
 {
-	char plain[8] = "";
+	char plain[8];
 	size_t length = strlen(name);
 
 	if (length > 2 && strcasecmp(name + length - 2, "/s") == 0)
 		length -= 2;
 	if (length >= sizeof(plain))
 		return false;
-	memcpy(plain, name, length);
+	snprintf(plain, sizeof(plain), "%.*s", (int)length, name);
 	if (size_unit(plain, unit))
 		return true;
 	name = plain;
