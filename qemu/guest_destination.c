@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* The destination's side of the hand-off: a QEMU that waits with -incoming defer.
+ *
+ *   load     `migrate-incoming`, and the whole state is pushed into it. The guest stands still afterwards, its disks not yet
+ *            activated.
+ *   resume   `cont`; it takes the disks, and fails when somebody else holds them: then the guest has not run.
+ *   discard  QEMU is told to quit and its end is seen, which is the only proof that it will not run the guest. A QEMU that
+ *            was not touched yet holds no guest at all and is left to its owner. */
+#include "qemu/guest.h"
+
+#include "qemu/check.h"
+#include "qemu/clock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { QEMU_9_1 = 90100, QUIT_MS = 5000, KILL_MS = 10000 };
+
+/* A QEMU that ends in the middle closes both stream and monitor; older ones end at every bad state. */
+static int explain_end(struct rf_qemu *g, struct rf_error *e)
+{
+	rf_qemu_explain(g, "QEMU could not load the device state", e);
+	if (rf_process_ended(&g->process, 100))
+		return rf_fail(e, RF_E_FAILED,
+			       "QEMU could not load the device state and ended; its own messages say why");
+	return -1;
+}
+
+static int push(struct rf_qemu *g, const char *bytes, size_t length, struct rf_error *e)
+{
+	int64_t deadline = rf_deadline_ms(RF_QEMU_LOAD_PATIENCE_MS);
+	while (length) {
+		bool ready;
+		ssize_t n = send(g->stream, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n > 0) {
+			bytes += n;
+			length -= n;
+			deadline = rf_deadline_ms(RF_QEMU_LOAD_PATIENCE_MS);
+			continue;
+		}
+		if (errno != EAGAIN && errno != EINTR)
+			return explain_end(g, e);
+		if (!rf_deadline_left_ms(deadline))
+			return rf_fail(e, RF_E_FAILED, "QEMU has not taken the device state for %d s",
+				       RF_QEMU_LOAD_PATIENCE_MS / 1000);
+		if (rf_qemu_wait(g, POLLOUT, &ready, e) != 0)
+			return explain_end(g, e);
+		if (strcmp(g->status, "failed") == 0)
+			return explain_end(g, e);
+	}
+	return 0;
+}
+
+/* "completed" may come a moment before the machine leaves "inmigrate". */
+static int wait_loaded(struct rf_qemu *g, struct rf_error *e)
+{
+	int64_t deadline = rf_deadline_ms(RF_QEMU_PATIENCE_MS);
+	char status[32];
+	bool running;
+	if (rf_qemu_settle(g, RF_QEMU_LOAD_PATIENCE_MS, e) != 0 || strcmp(g->status, "completed") != 0)
+		return explain_end(g, e);
+	do {
+		if (rf_query_status(g->qmp, status, sizeof(status), &running, e) != 0)
+			return explain_end(g, e);
+		if (running)
+			return rf_fail(e, RF_E_FAILED, "QEMU runs the guest before it was told to");
+		if (strcmp(status, "inmigrate") != 0)
+			return 0;
+		rf_sleep_us(500);
+	} while (rf_deadline_left_ms(deadline));
+	return rf_fail(e, RF_E_FAILED, "QEMU has loaded the device state but still waits for a guest");
+}
+
+int rf_qemu_load(void *ctx, const void *state, size_t length, struct rf_error *e)
+{
+	struct rf_qemu *g = ctx;
+	if (rf_qemu_stream_open(g, e) != 0)
+		return -1;
+	json_t *arguments = json_pack("{s:s}", "uri", "fd:" RF_QEMU_STREAM);
+	if (arguments && rf_qmp_version(g->qmp) >= QEMU_9_1) /* so that its reason can be asked for */
+		json_object_set_new(arguments, "exit-on-error", json_false());
+	*g->status = 0;
+	if (rf_qmp_call(g->qmp, "migrate-incoming", arguments, NULL, e) != 0)
+		return -1;
+	if (push(g, state, length, e) != 0)
+		return -1;
+	rf_qemu_stream_close(g);
+	return wait_loaded(g, e);
+}
+
+int rf_qemu_resume(void *ctx, bool run, struct rf_error *e)
+{
+	struct rf_qemu *g = ctx;
+	struct rf_error why;
+	if (run && rf_qemu_run(g, e) != 0)
+		return -1;
+	/* From here on the guest is fine whatever happens. */
+	if (run && rf_qmp_call(g->qmp, "announce-self",
+			       json_pack("{s:i,s:i,s:i,s:i}", "initial", 50, "max", 550, "rounds", 5, "step", 100),
+			       NULL, &why) != 0)
+		rf_log(g->guest->log, RF_LOG_WARNING, "the guest's network address was not announced: %s", why.text);
+	if (rf_settings_restore(g->qmp, &g->settings, &why) != 0)
+		rf_log(g->guest->log, RF_LOG_WARNING, "QEMU's migration settings are not as they were: %s", why.text);
+	g->touched = false;
+	return 0;
+}
+
+int rf_qemu_discard(void *ctx, struct rf_error *e)
+{
+	struct rf_qemu *g = ctx;
+	if (!g->touched)
+		return 0;
+	rf_qemu_stream_close(g);
+	rf_qmp_post(g->qmp, "quit", NULL);
+	if (rf_process_ended(&g->process, QUIT_MS))
+		return 0;
+	/* The descriptor names the process that mapped the guest's RAM where this monitor said: it is that QEMU. */
+	if (syscall(SYS_pidfd_send_signal, g->process.pidfd, SIGKILL, NULL, 0) != 0 && errno != ESRCH)
+		return rf_fail_errno(e, RF_E_FAILED, errno, "QEMU (process %d) does not quit and cannot be killed",
+				     (int)g->process.pid);
+	if (rf_process_ended(&g->process, KILL_MS))
+		return 0;
+	return rf_fail(e, RF_E_FAILED, "QEMU (process %d) was killed but has not ended: make sure that it does",
+		       (int)g->process.pid);
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* The source's side of the hand-off.
+ *
+ *   pause   `migrate`. QEMU sends what is not shared (ROMs, video memory) while the guest runs on, then stops it and waits
+ *           in pre-switchover. What it sent is kept until save().
+ *   save    `migrate-continue`. The device state follows, then the end of the stream; QEMU is in postmigrate.
+ *   undo    From anywhere: cancel what can be cancelled, put the settings back, `cont` if the guest ran before. A guest that
+ *           the operator had paused is left as it stands; past save() that is QEMU's "postmigrate", which `cont` ends too.
+ *   finish  QEMU stays as it is, stopped in postmigrate; ending it is for whoever started it. */
+#include "qemu/guest.h"
+
+#include "qemu/check.h"
+#include "qemu/clock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* Video memory of a large card, twice. */
+enum { EARLY_MAX_BYTES = 1 << 30, READ_BYTES = 256 << 10 };
+
+/* Room for READ_BYTES more. */
+static int grow_early(struct rf_qemu *g, struct rf_error *e)
+{
+	if (g->early_capacity - g->early_bytes >= READ_BYTES)
+		return 0;
+	size_t capacity = g->early_capacity ? g->early_capacity * 2 : 1 << 20;
+	char *bytes = capacity <= EARLY_MAX_BYTES ? realloc(g->early, capacity) : NULL;
+	if (!bytes)
+		return rf_fail(e, RF_E_FAILED, "QEMU sends more than %zu MiB beside the guest's RAM",
+			       g->early_capacity >> 20);
+	g->early = bytes;
+	g->early_capacity = capacity;
+	return 0;
+}
+
+static void free_early(struct rf_qemu *g)
+{
+	free(g->early);
+	g->early = NULL;
+	g->early_bytes = g->early_capacity = 0;
+}
+
+static int read_early(struct rf_qemu *g, struct rf_error *e)
+{
+	if (grow_early(g, e) != 0)
+		return -1;
+	ssize_t n = recv(g->stream, g->early + g->early_bytes, READ_BYTES, MSG_DONTWAIT);
+	if (n > 0)
+		g->early_bytes += n;
+	if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+		return 0;
+	return rf_qemu_explain(g, "QEMU ended its stream before the guest was stopped", e);
+}
+
+static int wait_pre_switchover(struct rf_qemu *g, struct rf_error *e)
+{
+	int64_t deadline = rf_deadline_ms(RF_QEMU_PATIENCE_MS);
+	bool ready;
+	while (rf_qemu_catch_up(g, e) == 0) {
+		if (strcmp(g->status, "pre-switchover") == 0)
+			return 0;
+		if (*g->status && !rf_migrate_is_busy(g->status))
+			return rf_qemu_explain(g, "the guest could not be stopped", e);
+		if (!rf_deadline_left_ms(deadline))
+			return rf_fail(e, RF_E_FAILED, "QEMU does not stop the guest within %d s",
+				       RF_QEMU_PATIENCE_MS / 1000);
+		if (rf_qemu_wait(g, POLLIN, &ready, e) != 0 || (ready && read_early(g, e) != 0))
+			return -1;
+	}
+	return -1;
+}
+
+int rf_qemu_pause(void *ctx, bool *was_running, struct rf_error *e)
+{
+	struct rf_qemu *g = ctx;
+	char status[32];
+	bool running;
+	if (rf_query_status(g->qmp, status, sizeof(status), &g->was_running, e) != 0)
+		return -1;
+	*was_running = g->was_running;
+	if (rf_qemu_stream_open(g, e) != 0)
+		return -1;
+	*g->status = 0;
+	g->migrate_sent = true; /* also when the answer gets lost */
+	if (rf_qmp_call(g->qmp, "migrate", json_pack("{s:s}", "uri", "fd:" RF_QEMU_STREAM), NULL, e) != 0 ||
+	    wait_pre_switchover(g, e) != 0)
+		return -1;
+	if (rf_query_status(g->qmp, status, sizeof(status), &running, e) != 0)
+		return -1;
+	return running ? rf_fail(e, RF_E_FAILED, "QEMU says that the guest is stopped, and that it is running") : 0;
+}
+
+/* Pass the stream on to its end. */
+static int pass_on(struct rf_qemu *g, const struct rf_state_sink *sink, char *bytes, struct rf_error *e)
+{
+	int64_t deadline = rf_deadline_ms(RF_QEMU_PATIENCE_MS);
+	for (;;) {
+		bool ready;
+		if (rf_qemu_wait(g, POLLIN, &ready, e) != 0)
+			return -1;
+		ssize_t n = ready ? recv(g->stream, bytes, READ_BYTES, MSG_DONTWAIT) : -1;
+		if (n == 0)
+			return 0;
+		if (n > 0) {
+			if (sink->write(sink->arg, bytes, n) != 0)
+				return rf_fail(e, RF_E_FAILED, "the migration ended while QEMU saved its state");
+			deadline = rf_deadline_ms(RF_QEMU_PATIENCE_MS);
+		} else if (ready && errno != EAGAIN && errno != EINTR) {
+			return rf_fail_errno(e, RF_E_FAILED, errno, "cannot read QEMU's stream");
+		} else if (!rf_deadline_left_ms(deadline)) {
+			return rf_fail(e, RF_E_FAILED, "QEMU's stream stands still since %d s",
+				       RF_QEMU_PATIENCE_MS / 1000);
+		}
+	}
+}
+
+int rf_qemu_save(void *ctx, const struct rf_state_sink *sink, struct rf_error *e)
+{
+	struct rf_qemu *g = ctx;
+	if (rf_qmp_call(g->qmp, "migrate-continue", json_pack("{s:s}", "state", "pre-switchover"), NULL, e) != 0)
+		return -1;
+	if (g->early_bytes && sink->write(sink->arg, g->early, g->early_bytes) != 0)
+		return rf_fail(e, RF_E_FAILED, "the migration ended while QEMU saved its state");
+	free_early(g);
+	char *bytes = malloc(READ_BYTES);
+	int r = bytes ? pass_on(g, sink, bytes, e) : rf_fail(e, RF_E_FAILED, "out of memory");
+	free(bytes);
+	if (r != 0)
+		return -1;
+	rf_qemu_stream_close(g);
+	if (rf_qemu_settle(g, RF_QEMU_PATIENCE_MS, e) != 0)
+		return -1;
+	return strcmp(g->status, "completed") == 0 ? 0 : rf_qemu_explain(g, "QEMU could not save its state", e);
+}
+
+/* End QEMU's migration. It may win against a cancel that comes late; then it is "completed", which is as good. */
+static int cancel(struct rf_qemu *g, struct rf_error *e)
+{
+	if (rf_query_migrate(g->qmp, g->status, sizeof(g->status), NULL, 0, e) != 0)
+		return -1;
+	if (rf_migrate_is_busy(g->status) && rf_qmp_call(g->qmp, "migrate_cancel", NULL, NULL, e) != 0)
+		return -1;
+	return rf_qemu_settle(g, RF_QEMU_PATIENCE_MS, e);
+}
+
+static int run_again(struct rf_qemu *g, struct rf_error *e)
+{
+	char status[32];
+	bool running;
+	if (!g->was_running)
+		return 0;
+	if (rf_query_status(g->qmp, status, sizeof(status), &running, e) != 0)
+		return -1;
+	return running ? 0 : rf_qemu_run(g, e);
+}
+
+int rf_qemu_undo(void *ctx, struct rf_error *e)
+{
+	struct rf_qemu *g = ctx;
+	struct rf_error settings;
+	if (!g->touched)
+		return 0;
+	if (g->migrate_sent && (cancel(g, e) != 0 || run_again(g, e) != 0))
+		return rf_wrap(e, "the guest may stand still, look at it");
+	if (g->stream >= 0) /* also a name that QEMU holds and `migrate` never took */
+		rf_qmp_call(g->qmp, "closefd", json_pack("{s:s}", "fdname", RF_QEMU_STREAM), NULL, NULL);
+	rf_qemu_stream_close(g);
+	free_early(g);
+	g->migrate_sent = false;
+	if (rf_settings_restore(g->qmp, &g->settings, &settings) != 0) {
+		if (e)
+			*e = settings;
+		return rf_wrap(e, "the guest is as it was, but QEMU's migration settings are not");
+	}
+	g->touched = false;
+	return 0;
+}
+
+int rf_qemu_finish(void *ctx, struct rf_error *e)
+{
+	struct rf_qemu *g = ctx;
+	char status[32] = "?";
+	bool running = false;
+	rf_qemu_stream_close(g);
+	if (rf_query_status(g->qmp, status, sizeof(status), &running, NULL) == 0 && running)
+		return rf_fail(e, RF_E_FAILED, "the guest runs at the other side, and somebody runs it here as well");
+	rf_settings_restore(g->qmp, &g->settings, NULL);
+	rf_log(g->guest->log, RF_LOG_INFO,
+	       "QEMU (process %d) is left stopped (%s): its guest must not run again, end it", (int)g->process.pid,
+	       status);
+	return 0;
+}

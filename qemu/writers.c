@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* Writers of guest RAM that a tracker on QEMU's page tables does not see: devices that write by DMA, other processes that
+ * map the RAM, and disk reads that go past the page cache. Their guests are refused; a silent loss would be the
+ * alternative. Devices are taken from the device tree (`info qtree`), where every device on any bus has one line. */
+#include "qemu/check.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum writer_kind { DMA, PROCESS, PASSTHROUGH, PERSISTENT };
+
+static const struct writer {
+	const char *prefix; /* of the device's type */
+	enum writer_kind kind;
+} writers[] = {
+    {"vfio-", DMA},
+    {"x-vfio-", PROCESS},
+    {"vhost-vdpa-", DMA},
+    {"vhost-scsi", DMA},
+    {"vhost-user-", PROCESS},
+    {"virtio-blk-vhost-", PROCESS},
+    {"ivshmem", PROCESS},
+    {"x-pci-proxy-dev", PROCESS},
+    {"scsi-block", PASSTHROUGH},
+    {"scsi-generic", PASSTHROUGH},
+    {"nvdimm", PERSISTENT},
+    {"virtio-pmem", PERSISTENT},
+};
+
+static const char *const reasons[] = {
+    [DMA] = "writes into the guest's RAM unseen",
+    [PROCESS] = "lets another process write into the guest's RAM unseen",
+    [PASSTHROUGH] = "passes SCSI commands through, whose data lands in the guest's RAM unseen",
+    [PERSISTENT] = "holds data that outlives the guest",
+};
+
+static int check_device(const char *type, struct rf_error *e)
+{
+	for (size_t i = 0; i < sizeof(writers) / sizeof(*writers); i++)
+		if (strncmp(type, writers[i].prefix, strlen(writers[i].prefix)) == 0)
+			return rf_fail(e, RF_E_REFUSED, "the device %s %s: unplug it first", type,
+				       reasons[writers[i].kind]);
+	return 0;
+}
+
+/* Lines are "dev: TYPE, id …" and, deeper, "PROPERTY = VALUE". */
+static int check_tree(char *tree, struct rf_error *e)
+{
+	char device[128] = "", *rest = NULL;
+	for (char *line = strtok_r(tree, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		line += strspn(line, " ");
+		if (sscanf(line, "dev: %127[^,]", device) == 1 && check_device(device, e) != 0)
+			return -1;
+		if (strcmp(line, "blob = true") == 0 || strcmp(line, "blob = on") == 0)
+			return rf_fail(e, RF_E_REFUSED,
+				       "the device %s has blob=on, so that the host's graphics write into the "
+				       "guest's RAM unseen",
+				       device);
+	}
+	return 0;
+}
+
+/* Lines are " \ NAME: index=N,type=TYPE,…", without the backslash for those that no device uses. */
+static int check_networks(char *list, struct rf_error *e)
+{
+	char *rest = NULL;
+	for (char *line = strtok_r(list, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		char name[128], type[64];
+		line += strspn(line, " \\");
+		if (sscanf(line, "%127[^:]: index=%*d,type=%63[^,\r]", name, type) != 2)
+			continue;
+		if (strcmp(type, "vhost-user") == 0 || strcmp(type, "vhost-vdpa") == 0)
+			return rf_fail(e, RF_E_REFUSED, "the network %s is of type %s, which %s", name, type,
+				       reasons[type[6] == 'u' ? PROCESS : DMA]);
+	}
+	return 0;
+}
+
+static int check_human(struct rf_qmp *q, const char *command, int (*check)(char *, struct rf_error *),
+		       struct rf_error *e)
+{
+	char *text;
+	if (rf_qmp_human(q, command, &text, e) != 0)
+		return -1;
+	int r = check(text, e);
+	free(text);
+	return r;
+}
+
+static int check_block_node(const json_t *node, struct rf_error *e)
+{
+	static const char *const drivers[] = {"nvme", "nvme-io_uring", "virtio-blk-vfio-pci", "virtio-blk-vhost-user",
+					      "virtio-blk-vhost-vdpa"};
+	const char *name = json_string_value(json_object_get(node, "node-name"));
+	const char *file = json_string_value(json_object_get(node, "file"));
+	const char *driver = json_string_value(json_object_get(node, "drv"));
+	for (size_t i = 0; driver && i < sizeof(drivers) / sizeof(*drivers); i++)
+		if (strcmp(driver, drivers[i]) == 0)
+			return rf_fail(e, RF_E_REFUSED, "the disk %s has the driver %s, which %s", name ? name : "?",
+				       driver, reasons[DMA]);
+	if (json_is_true(json_object_get(json_object_get(node, "cache"), "direct")))
+		return rf_fail(
+		    e, RF_E_REFUSED,
+		    "the disk %s goes past the page cache (cache.direct), and what it reads lands in the guest's "
+		    "RAM unseen: start QEMU with cache=writeback",
+		    file && *file ? file : name);
+	return 0;
+}
+
+static int check_block_nodes(struct rf_qmp *q, struct rf_error *e)
+{
+	json_t *nodes;
+	if (rf_qmp_call(q, "query-named-block-nodes", json_pack("{s:b}", "flat", 1), &nodes, e) != 0)
+		return -1;
+	int r = 0;
+	size_t i;
+	json_t *node;
+	json_array_foreach(nodes, i, node)
+	{
+		if (r == 0)
+			r = check_block_node(node, e);
+	}
+	json_decref(nodes);
+	return r;
+}
+
+/* Memory devices sit on no bus, so the tree does not show them. */
+static int check_memory_devices(struct rf_qmp *q, struct rf_error *e)
+{
+	json_t *devices, *device;
+	size_t i;
+	if (rf_qmp_call(q, "query-memory-devices", NULL, &devices, e) != 0)
+		return -1;
+	int r = 0;
+	json_array_foreach(devices, i, device)
+	{
+		const char *type = json_string_value(json_object_get(device, "type"));
+		if (r == 0 && type)
+			r = check_device(type, e);
+		if (r == 0 && type && strcmp(type, "virtio-mem") == 0 && rf_qmp_version(q) < 80100)
+			r = rf_fail(e, RF_E_REFUSED, "a virtio-mem device needs QEMU 8.1 to be moved");
+	}
+	json_decref(devices);
+	return r;
+}
+
+/* Objects of -object that hand the guest's RAM to another process. */
+static int check_objects(struct rf_qmp *q, struct rf_error *e)
+{
+	json_t *objects, *object;
+	size_t i;
+	if (rf_qmp_call(q, "qom-list", json_pack("{s:s}", "path", "/objects"), &objects, e) != 0)
+		return -1;
+	int r = 0;
+	json_array_foreach(objects, i, object)
+	{
+		const char *type = json_string_value(json_object_get(object, "type"));
+		const char *name = json_string_value(json_object_get(object, "name"));
+		if (r == 0 && type &&
+		    (strstr(type, "<cryptodev-vhost-user>") || strstr(type, "<x-vfio-user-server>") ||
+		     strstr(type, "<x-remote-object>")))
+			r = rf_fail(e, RF_E_REFUSED, "the object %s (%s) %s", name ? name : "?", type,
+				    reasons[PROCESS]);
+	}
+	json_decref(objects);
+	return r;
+}
+
+/* KVM keeps control pages of an inner guest mapped, and the CPU writes them unseen. Its count of entries into inner guests
+ * is in debugfs, where that is mounted and readable. */
+static int check_nested(pid_t pid, struct rf_error *e)
+{
+	char pattern[64];
+	glob_t g;
+	snprintf(pattern, sizeof(pattern), "/sys/kernel/debug/kvm/%d-*/nested_run", (int)pid);
+	if (glob(pattern, 0, NULL, &g) != 0)
+		return 0;
+	unsigned long long entries = 0;
+	for (size_t i = 0; i < g.gl_pathc && !entries; i++) {
+		FILE *f = fopen(g.gl_pathv[i], "re");
+		if (f && fscanf(f, "%llu", &entries) != 1)
+			entries = 0;
+		if (f)
+			fclose(f);
+	}
+	globfree(&g);
+	if (entries)
+		return rf_fail(e, RF_E_REFUSED,
+			       "the guest runs guests of its own under KVM, whose control pages are written "
+			       "unseen");
+	return 0;
+}
+
+int rf_check_writers(struct rf_qmp *q, pid_t pid, struct rf_error *e)
+{
+	if (check_human(q, "info qtree", check_tree, e) != 0 ||
+	    check_human(q, "info network", check_networks, e) != 0 || check_memory_devices(q, e) != 0 ||
+	    check_objects(q, e) != 0 || check_block_nodes(q, e) != 0 || check_nested(pid, e) != 0)
+		return -1;
+	return 0;
+}
