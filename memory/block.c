@@ -20,14 +20,9 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-struct real_block {
-	struct rf_block block;
-	bool mapped; /* by us: ours to unmap */
-};
-
 static void real_close(struct rf_block *b)
 {
-	struct real_block *r = (struct real_block *)b;
+	struct rf_real_block *r = (struct rf_real_block *)b;
 
 	if (r->mapped)
 		munmap(b->memory, b->npages << RF_PAGE_SHIFT);
@@ -57,6 +52,15 @@ static int own_descriptor(int fd)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	own = open(path, (flags & O_ACCMODE) | O_CLOEXEC);
 	return own >= 0 ? own : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
+/* The kernel's own rule for mincore() on a file. */
+static bool mincore_tells(int fd)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return !faccessat(AT_FDCWD, path, W_OK, AT_EACCESS);
 }
 
 static int check_length(const struct rf_block_source *s, uint64_t page_bytes, struct rf_error *e)
@@ -99,7 +103,7 @@ static int check_file(const struct rf_block_source *s, struct stat *file, uint64
 	return 0;
 }
 
-static int map_file(struct real_block *r, const struct rf_block_source *s, struct rf_error *e)
+static int map_file(struct rf_real_block *r, const struct rf_block_source *s, struct rf_error *e)
 {
 	/* MAP_NORESERVE: looking at a hugetlb guest must not take huge pages away from it. The destination does reserve,
 	 * so that a lack of them is a sentence here and not a SIGBUS in the middle of the move. */
@@ -115,7 +119,7 @@ static int map_file(struct real_block *r, const struct rf_block_source *s, struc
 	return 0;
 }
 
-static int fill_in(struct real_block *r, const struct rf_block_source *s, struct rf_error *e)
+static int fill_in(struct rf_real_block *r, const struct rf_block_source *s, struct rf_error *e)
 {
 	struct stat file;
 	struct rf_block *b = &r->block;
@@ -130,6 +134,7 @@ static int fill_in(struct real_block *r, const struct rf_block_source *s, struct
 		if (b->fd < 0)
 			return rf_fail_errno(e, RF_E_FAILED, errno, "block \"%s\": cannot duplicate its descriptor",
 					     s->name);
+		r->mincore_tells = mincore_tells(b->fd);
 	}
 	b->npages = s->length >> RF_PAGE_SHIFT;
 	b->memory = s->memory;
@@ -142,7 +147,7 @@ static int fill_in(struct real_block *r, const struct rf_block_source *s, struct
 
 int rf_block_open(const struct rf_block_source *source, struct rf_block **out, struct rf_error *e)
 {
-	struct real_block *r;
+	struct rf_real_block *r;
 
 	if (!source->name || !source->name[0] || strlen(source->name) >= RF_BLOCK_NAME_BYTES)
 		return rf_fail(e, RF_E_USAGE, "a block's name has 1 to %d characters", RF_BLOCK_NAME_BYTES - 1);

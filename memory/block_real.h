@@ -7,6 +7,17 @@
 
 #include <sys/stat.h>
 
+struct rf_real_block {
+	struct rf_block block;
+	bool mapped;        /* by us: ours to unmap */
+	bool mincore_tells; /* to those who may not write the file it says that everything is there */
+};
+
+static inline const struct rf_real_block *rf_real(const struct rf_block *b)
+{
+	return (const struct rf_real_block *)b;
+}
+
 /* mapping.c: is [memory, memory + length) mapped here, readable (and writable), and, with a file (`file` not NULL), a
  * shared mapping of that file from `offset` on? */
 int rf_mapping_check(const struct rf_block_source *s, const struct stat *file, struct rf_error *e);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /* Which pages of a block hold data, found without allocating any.
  *
- * A plain file (tmpfs, memfd) knows: SEEK_DATA and SEEK_HOLE. hugetlbfs calls everything data, mincore() only tells what
+ * A plain file (tmpfs, memfd) knows: SEEK_DATA. hugetlbfs calls everything data, mincore() only tells what
  * our own mapping has touched, and reading through a mapping allocates. What does tell is UFFDIO_CONTINUE on a scratch
  * mapping: it maps the page of the file if there is one and fails with EFAULT if not, about 4 us a page. Where
  * userfaultfd is forbidden (containers) or the descriptor is read-only, the file is read instead: a read of a hole gives
@@ -17,35 +17,49 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 256 * 1024 };
+enum { READ_BYTES = 256 * 1024, WINDOW_PAGES = 2048 };
 
-static int file_extents(const struct rf_block *b, uint64_t start, uint64_t end, struct rf_pages *data,
-			struct rf_error *e)
+/* How many of the `most` pages from `page` on are data, the first being known to be; at least 1. mincore() says 0 of
+ * pages in swap, which are data, and of holes: there the caller has to look again. */
+static uint64_t data_pages(const struct rf_block *b, uint64_t page, uint64_t most)
 {
-	for (uint64_t at = start; at < end;) {
-		off_t found = lseek(b->fd, (off_t)at, SEEK_DATA);
+	unsigned char in_core[WINDOW_PAGES];
+	uint64_t n = 1;
+
+	if (most == 1 || mincore(rf_block_at(b, page), most << RF_PAGE_SHIFT, in_core))
+		return 1;
+	while (n < most && in_core[n] & 1)
+		n++;
+	return n;
+}
+
+/* SEEK_DATA finds the next data; where it ends, SEEK_HOLE would tell, but it walks all the way to the next hole of the
+ * file, for every slice of a full guest again. mincore() looks no further than asked: at a window that grows while
+ * everything in it is data. */
+static int file_extents(const struct rf_block *b, struct rf_run range, struct rf_pages *data, struct rf_error *e)
+{
+	uint64_t end = range.first + range.count;
+	uint64_t widest = rf_real(b)->mincore_tells ? WINDOW_PAGES : 1, window = rf_min_u64(widest, 8);
+
+	for (uint64_t at = range.first; at < end;) {
+		off_t found = lseek(b->fd, (off_t)(b->fd_offset + (at << RF_PAGE_SHIFT)), SEEK_DATA);
 
 		if (found < 0 && errno == ENXIO)
 			break;
 		if (found < 0)
-			goto failed;
-		if ((uint64_t)found >= end)
+			return rf_fail_errno(e, RF_E_FAILED, errno, "block \"%s\": cannot find the data of its file",
+					     b->name);
+		uint64_t page = ((uint64_t)found - b->fd_offset) >> RF_PAGE_SHIFT;
+
+		if (page >= end)
 			break;
-		off_t hole = lseek(b->fd, found, SEEK_HOLE);
+		uint64_t most = rf_min_u64(window, end - page), n = data_pages(b, page, most);
 
-		if (hole < 0 && errno != ENXIO)
-			goto failed;
-		/* Punched in between: the hole starts where the data was. Its page still counts, so the loop moves on. */
-		uint64_t first = (uint64_t)found & ~(uint64_t)(RF_PAGE_BYTES - 1);
-		uint64_t until =
-		    rf_min_u64(rf_round_up(rf_max_u64(hole < 0 ? 0 : (uint64_t)hole, first + 1), RF_PAGE_BYTES), end);
-
-		rf_pages_add(data, (first - b->fd_offset) >> RF_PAGE_SHIFT, (until - first) >> RF_PAGE_SHIFT);
-		at = until;
+		rf_pages_add(data, page, n);
+		at = page + n;
+		window = n == most ? rf_min_u64(2 * window, widest) : rf_max_u64(window / 2, rf_min_u64(widest, 8));
 	}
 	return 0;
-failed:
-	return rf_fail_errno(e, RF_E_FAILED, errno, "block \"%s\": cannot find the data of its file", b->name);
 }
 
 /* Add the part of [at, at + page_bytes) that lies in the range; offsets are the file's. */
@@ -154,7 +168,7 @@ int rf_real_extents(const struct rf_block *b, struct rf_run range, struct rf_pag
 		return 0;
 	}
 	if (b->page_bytes == RF_PAGE_BYTES)
-		return file_extents(b, start, end, data, e);
+		return file_extents(b, range, data, e);
 	if (range.count && huge_extents_by_fault(b, start, end, data))
 		return huge_extents_by_reading(b, start, end, data, e);
 	return 0;

@@ -78,6 +78,7 @@ struct rf_guest {
 	const struct rf_lifecycle_ops *ops;
 	void *ctx;
 	const struct rf_tracker_ops *own_tracker; /* set by simulated guests; NULL: choose from memory/tracker.h */
+	bool may_discard;                         /* pages may become holes without a write (balloon); true at first */
 	const struct rf_log *log;                 /* set by lib/ before check(); may be NULL */
 };
 

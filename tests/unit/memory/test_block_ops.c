@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct rf_error e;
@@ -70,6 +71,55 @@ static void extents_follow_the_file(void **state)
 	extents_are(s.block, 5000, 0, "");
 	scratch_punch(&s, 0, 4096);
 	extents_are(s.block, 0, 10000, "4096 9999");
+	scratch_close(&s);
+}
+
+/* mincore() tells such a user that every page is there. */
+static void extents_are_right_for_one_who_may_only_read(void **state)
+{
+	struct rf_block_source source = {.name = "ram", .length = 1000 * RF_PAGE_BYTES};
+	struct rf_block *b;
+	struct scratch s;
+
+	if (geteuid()) {
+		print_message("skipped: only root can become somebody else\n");
+		skip();
+	}
+	scratch_open(&s, 1000, NULL, NULL);
+	memset(scratch_page(&s, 100), 1, 50 * RF_PAGE_BYTES);
+	scratch_touch(&s, 999, 1);
+	source.fd = s.fd;
+	assert_int_equal(fchmod(s.fd, 0444), 0);
+	assert_int_equal(seteuid(65534), 0);
+	assert_good(rf_block_open(&source, &b, &e), &e);
+	extents_are(b, 0, 1000, "100-149 999");
+	b->ops->close(b);
+	assert_int_equal(seteuid(0), 0);
+	scratch_close(&s);
+}
+
+static void extents_of_a_checkered_file(void **state)
+{
+	struct rf_pages data;
+	struct scratch s;
+
+	scratch_open(&s, 20000, NULL, NULL);
+	/* Stretches of 1, 2, 3 … pages, holes of the same lengths between them. */
+	for (uint64_t page = 0, n = 1; page + 2 * n < 20000; page += 2 * n++)
+		memset(scratch_page(&s, page), 1, n << RF_PAGE_SHIFT);
+	for (uint64_t slice = 1; slice <= 20000; slice *= 9) {
+		assert_good(rf_pages_init(&data, 20000, &e), &e);
+		for (uint64_t first = 0; first < 20000; first += slice) {
+			struct rf_run range = {first, slice < 20000 - first ? slice : 20000 - first};
+
+			assert_good(s.block->ops->extents(s.block, range, &data, &e), &e);
+		}
+		for (uint64_t page = 0, n = 1; page + 2 * n < 20000; page += 2 * n++) {
+			assert_int_equal(rf_pages_count(&data, page, n), n);
+			assert_int_equal(rf_pages_count(&data, page + n, n), 0);
+		}
+		rf_pages_free(&data);
+	}
 	scratch_close(&s);
 }
 
