@@ -312,6 +312,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(extents_follow_the_file),
+	    cmocka_unit_test(extents_are_right_for_one_who_may_only_read),
+	    cmocka_unit_test(extents_of_a_checkered_file),
 	    cmocka_unit_test(zero_pages_are_found),
 	    cmocka_unit_test(copy_copies),
 	    cmocka_unit_test(a_hole_and_a_zero_page_have_the_same_digest),

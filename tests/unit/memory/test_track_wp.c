@@ -269,6 +269,27 @@ static void a_dropped_slice_is_an_error_and_the_others_go_on(void **state)
 	end(&s, t);
 }
 
+/* More than one piece of what is unregistered at once, and an end that is no multiple of it. */
+static void a_big_block_is_dropped_to_its_end(void **state)
+{
+	struct rf_tracker *t, *second;
+	struct scratch s;
+
+	need_the_kernel();
+	scratch_open(&s, 40000, NULL, NULL);
+	scratch_touch(&s, 39999, 1);
+	t = open_tracker(&s);
+	assert_good(t->ops->arm(t, 0, (struct rf_run){0, s.npages}, &e), &e);
+	assert_fails(rf_track_wp.open(s.guest, &second, &e), &e, "is tracked by somebody else already");
+	t->ops->drop(t, 0, (struct rf_run){0, s.npages});
+	second = open_tracker(&s);
+	t->ops->close(t); /* which takes nothing from its successor */
+	assert_good(second->ops->arm(second, 0, (struct rf_run){0, s.npages}, &e), &e);
+	scratch_touch(&s, 39999, 2);
+	collected_is(second, (struct rf_run){0, s.npages}, "39999");
+	end(&s, second);
+}
+
 static void memory_that_was_mapped_anew_is_an_error(void **state)
 {
 	struct scratch s;
@@ -402,6 +423,7 @@ int main(void)
 	    cmocka_unit_test(huge_pages_are_reported_whole),
 	    cmocka_unit_test(slices_are_collected_at_once),
 	    cmocka_unit_test(a_dropped_slice_is_an_error_and_the_others_go_on),
+	    cmocka_unit_test(a_big_block_is_dropped_to_its_end),
 	    cmocka_unit_test(memory_that_was_mapped_anew_is_an_error),
 	    cmocka_unit_test(only_one_can_track),
 	    cmocka_unit_test(the_death_of_the_guests_process_is_noticed),
