@@ -32,7 +32,7 @@ struct rf_engine_progress {
 
 struct rf_engine {
 	/* given by lib/ */
-	struct rf_fabric *fabric;           /* source: open; connected by the engine. destination: listening */
+	struct rf_fabric *fabric;           /* source: open, the engine connects it; destination: listening */
 	struct rf_uri uri;                  /* source: where to connect to */
 	struct rf_guest *guest;
 	struct rf_options *options;         /* destination: those on the wire are overwritten by the source's */
@@ -43,11 +43,18 @@ struct rf_engine {
 	void *progress_arg;
 	const atomic_bool *cancelled;       /* set before fabric->wake() */
 	const char *name;                   /* of this host or process, for the peer's log */
+
+	/* the engine's own */
+	void *side;
+	void (*free_side)(void *side);
 };
 
 /* Both return 0, or -1 with a sentence whose code is the exit status (RF_E_CANCELLED, RF_E_REFUSED, RF_E_UNKNOWN, …).
  * Before they return, the guest was undone or discarded where that is due. They call the guest's check() first. */
 int rf_source_run(struct rf_engine *engine, struct rf_error *e);
 int rf_destination_run(struct rf_engine *engine, struct rf_error *e);
+
+/* After the fabric was closed, for up to then it may use what the engine gave it. */
+void rf_engine_free(struct rf_engine *engine);
 
 #endif

@@ -15,6 +15,7 @@ struct rf_guest *rf_guest_create(const struct rf_lifecycle_ops *ops, void *ctx)
 		return NULL;
 	g->ops = ops;
 	g->ctx = ctx;
+	g->may_discard = true; /* unless somebody knows better */
 	return g;
 }
 

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* Chunks: what of the guest is registered, on both sides, and what is being written.
+ *
+ * A chunk holds registrations (spans; usually one) and the number of its writes in flight. Writes to one chunk are posted
+ * as fast as the lanes take them; the count exists because a registration may be released only when it is zero. Spans
+ * cover what holds data, not the whole chunk, since registering fills holes: runs of pages to send, with the gaps
+ * closed that are smallest until the fabric's sensible number of spans is reached. A page outside gets a span later.
+ *
+ * Both sides are bounded by max-pinned: the least recently used chunk without writes in flight goes first, and counts
+ * until the peer has said RELEASED. Chunks between the writer and the look-ahead are wanted and never chosen, so the
+ * look-ahead, which asks in the order of the writer, cannot starve it. */
+#ifndef RAMFERRY_ENGINE_CHUNKS_H
+#define RAMFERRY_ENGINE_CHUNKS_H
+
+#include "engine/peer.h"
+#include "memory/pages.h"
+
+struct rf_chunk;
+
+enum { RF_REGISTRATIONS_MAX = 1 << 24 }; /* what either side keeps track of */
+
+struct rf_span {
+	struct rf_task task;     /* of the local registration */
+	struct rf_chunks *all;
+	struct rf_chunk *chunk;
+	uint64_t first, count;   /* pages of the block */
+	uint32_t id;             /* what the peer calls it */
+	bool local_ready, remote_ready, releasing;
+	struct rf_key lkey, rkey;
+	uint64_t remote;         /* the peer's address of page `first` */
+	int64_t asked_ns;
+};
+
+struct rf_chunk {
+	struct rf_span **spans;  /* sorted, disjoint */
+	uint32_t nspans;
+	uint32_t in_flight;      /* writes */
+	bool wanted;             /* the writer will come by */
+	struct rf_chunk *newer, *older; /* by last use; only chunks with spans are linked */
+};
+
+struct rf_chunks {
+	struct rf_peer *peer;
+	struct rf_guest *guest;
+	struct rf_stats *stats;
+	uint64_t *first_chunk;   /* per block: index of its first chunk; one more at the end */
+	uint64_t *chunk_pages;   /* per block: at least a page of its mapping */
+	struct rf_chunk *chunks;
+	struct rf_span **by_id;
+	uint32_t *free_ids;
+	uint32_t nids, nfree, ids_room;
+	struct rf_chunk newest;  /* head of the ring of use */
+	uint64_t pinned_bytes, max_pinned_bytes; /* those being released still count */
+	uint64_t releasing_bytes;
+	uint32_t asked;          /* spans that are not ready yet */
+	unsigned max_spans;      /* per 64 MiB */
+	struct rf_out ask;       /* REGISTER being filled */
+	unsigned nask;
+	struct rf_error failed;  /* a registration that failed */
+};
+
+int rf_chunks_open(struct rf_chunks *c, struct rf_peer *peer, struct rf_stats *stats, struct rf_error *e);
+void rf_chunks_free(struct rf_chunks *c);
+
+struct rf_chunk *rf_chunks_at(const struct rf_chunks *c, unsigned block, uint64_t page);
+uint64_t rf_chunks_end(const struct rf_chunks *c, unsigned block, uint64_t page); /* first page of the next chunk */
+
+/* See that every page of `pages` in the chunk of `page` is covered by a span, asking for those that are missing; the
+ * chunk is wanted from now on. 1 done, 0 no room below max-pinned now, -1 failed. */
+int rf_chunks_want(struct rf_chunks *c, unsigned block, uint64_t page, const struct rf_pages *pages, struct rf_error *e);
+int rf_chunks_flush(struct rf_chunks *c, struct rf_error *e); /* send what was asked */
+
+/* The writer has passed this chunk. */
+void rf_chunks_passed(struct rf_chunks *c, struct rf_chunk *chunk);
+
+/* The span that covers `page` and can be written to now, or NULL. */
+const struct rf_span *rf_chunks_span(const struct rf_chunks *c, const struct rf_chunk *chunk, uint64_t page);
+
+int rf_chunks_keys(struct rf_chunks *c, const struct rf_message *m, struct rf_error *e);     /* KEYS */
+int rf_chunks_released(struct rf_chunks *c, const struct rf_message *m, struct rf_error *e); /* RELEASED */
+
+#endif

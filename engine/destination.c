@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* The destination of a move, from the first word to the last.
+ *
+ *   set up    check the guest, wait for a source, agree, prepare, empty the memory
+ *   fill      destination_memory.c: the source registers, writes and zeroes, round by round
+ *   load      the memory is complete: load the device state, say READY
+ *   own       COMMIT makes the guest ours: run it, say RUNNING
+ *
+ * A failure before COMMIT discards the guest here; it has never run and never will. After COMMIT it must run; where it
+ * cannot (an image that somebody else has locked), it has not run either, and when it is discarded for certain the source
+ * is told so and may resume. */
+#include "engine/destination.h"
+
+#include "common/sizes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void report(struct rf_destination *d)
+{
+	struct rf_engine *engine = d->engine;
+	int64_t now = rf_peer_now(&d->peer);
+	struct rf_engine_progress p = {
+		.phase = d->phase,
+		.round = d->round,
+		.elapsed_ns = d->connected_ns ? (uint64_t)(now - d->connected_ns) : 0,
+	};
+	d->reported_ns = now;
+	if (engine->progress)
+		engine->progress(engine->progress_arg, &p);
+}
+
+static void set_phase(struct rf_destination *d, enum rf_engine_phase phase, const char *activity)
+{
+	d->phase = phase;
+	d->peer.activity = activity;
+	report(d);
+}
+
+static void idle(void *side)
+{
+	struct rf_destination *d = side;
+	if (rf_peer_now(&d->peer) - d->reported_ns >= 100000000)
+		report(d);
+	/* A failure shows as d->failed or as a lost peer at the next pump. */
+	struct rf_error e;
+	if (!d->peer.lost && !d->peer.aborted && rf_destination_answer(d, &e) && !d->failed.code)
+		d->failed = e;
+}
+
+/* ---- what the source says ---- */
+
+static int take_load(struct rf_destination *d, const struct rf_message *m, struct rf_error *e)
+{
+	if (d->heard_load)
+		return rf_fail(e, RF_E_FAILED, "the peer said LOAD twice");
+	d->heard_load = true;
+	return rf_state_take_load(&d->state, m, &d->run, e);
+}
+
+static int take_commit(struct rf_destination *d, const struct rf_message *m, struct rf_error *e)
+{
+	if (memcmp(m->body, d->engine->id, sizeof(d->engine->id)))
+		return rf_fail(e, RF_E_FAILED, "the peer's COMMIT is for another migration");
+	/* From its receipt the guest is ours: nothing that comes later may end this. */
+	if (!d->heard_commit)
+		d->owner = rf_owner_after(d->owner, RF_STEP_COMMIT);
+	d->heard_commit = true;
+	d->peer.phase = RF_WIRE_COMMITTED;
+	d->peer.may_cancel = rf_owner_rule(d->owner)->may_cancel;
+	return 0;
+}
+
+static int take_message(void *side, unsigned lane, const struct rf_message *m, struct rf_error *e)
+{
+	struct rf_destination *d = side;
+	switch (m->type) {
+	case RF_MSG_HELLO:
+		d->heard_hello = true;
+		d->peer.phase = RF_WIRE_SETUP;
+		return rf_agree_take_hello(&d->peer, d->facts, m, e);
+	case RF_MSG_BLOCKS:
+		if (d->heard_blocks)
+			return rf_fail(e, RF_E_FAILED, "the peer told its blocks twice");
+		d->heard_blocks = true;
+		return rf_agree_take_blocks(&d->peer, m, e);
+	case RF_MSG_REGISTER:
+		return rf_destination_register(d, m, e);
+	case RF_MSG_RELEASE:
+		return rf_destination_release(d, m, e);
+	case RF_MSG_ZERO:
+		return rf_destination_zero(d, m, e);
+	case RF_MSG_ROUND_END:
+		return rf_destination_round_end(d, lane, m, e);
+	case RF_MSG_STATE:
+		return rf_state_append(&d->state, m->body, m->length, e);
+	case RF_MSG_LOAD:
+		return take_load(d, m, e);
+	case RF_MSG_DIGEST:
+		return rf_verify_digest(&d->verify, m, e);
+	case RF_MSG_COMMIT:
+		return take_commit(d, m, e);
+	default:
+		return rf_fail(e, RF_E_FAILED, "the peer sent something that a source does not say");
+	}
+}
+
+static int pump(struct rf_destination *d, int64_t timeout_ns, struct rf_error *e)
+{
+	if (d->failed.code) {
+		*e = d->failed;
+		return -1;
+	}
+	return rf_peer_pump(&d->peer, timeout_ns, e);
+}
+
+/* ---- setting up ---- */
+
+static int check_guest(struct rf_destination *d, struct rf_error *e)
+{
+	const struct rf_lifecycle_ops *ops = d->guest->ops;
+	if (ops->check && ops->check(d->guest->ctx, RF_ROLE_DESTINATION, e))
+		return -1;
+	if (!d->guest->nblocks)
+		return rf_fail(e, RF_E_REFUSED, "the guest has no memory that can be filled");
+	return ops->facts ? ops->facts(d->guest->ctx, d->facts, sizeof(d->facts), e) : 0;
+}
+
+static int agree(struct rf_destination *d, struct rf_error *e)
+{
+	while (!d->heard_hello)
+		if (pump(d, -1, e))
+			return -1;
+	if (rf_agree_hello(&d->peer, d->facts, e))
+		return -1;
+	while (!d->heard_blocks)
+		if (pump(d, -1, e))
+			return -1;
+	return 0;
+}
+
+static int call_prepare(void *arg, struct rf_error *e)
+{
+	struct rf_destination *d = arg;
+	return d->guest->ops->prepare ? d->guest->ops->prepare(d->guest->ctx, RF_ROLE_DESTINATION, e) : 0;
+}
+
+/* Old files may hold bytes; what is never sent must read as zero. */
+static int call_empty(void *arg, struct rf_error *e)
+{
+	struct rf_destination *d = arg;
+	for (unsigned i = 0; i < d->guest->nblocks; i++) {
+		struct rf_block *b = d->guest->blocks[i];
+		if (b->ops->clear(b, (struct rf_run){0, b->npages}, false, e))
+			return rf_wrap(e, "cannot empty the memory block %s", b->name);
+		d->engine->stats->ram_total_bytes += b->npages << RF_PAGE_SHIFT;
+	}
+	return 0;
+}
+
+static int set_up(struct rf_destination *d, struct rf_error *e)
+{
+	struct rf_fabric *f = d->engine->fabric;
+	if (check_guest(d, e))
+		return -1;
+	rf_peer_init(&d->peer, d->engine, false, d);
+	d->peer.message = take_message;
+	d->peer.idle = idle;
+	set_phase(d, RF_ENGINE_LISTENING, "listening");
+	return f->ops->accept(f, -1, e);
+}
+
+static int meet_source(struct rf_destination *d, struct rf_error *e)
+{
+	d->connected_ns = d->peer.heard_ns = d->peer.pinged_ns = rf_peer_now(&d->peer);
+	set_phase(d, RF_ENGINE_SETUP, "setting up");
+	if (agree(d, e)) {
+		if (e->code == RF_E_REFUSED)
+			rf_agree_refuse(&d->peer, e);
+		return -1;
+	}
+	d->owner = rf_owner_after(d->owner, RF_STEP_FILL);
+	if (rf_peer_call(&d->peer, call_prepare, d, e) || rf_peer_call(&d->peer, call_empty, d, e))
+		return -1;
+	d->peer.phase = RF_WIRE_COPY;
+	rf_peer_begin(&d->peer, RF_MSG_BLOCKS_OK);
+	return rf_peer_send(&d->peer, RF_LANE_CONTROL, e);
+}
+
+/* ---- filling, loading, owning ---- */
+
+static int fill(struct rf_destination *d, struct rf_error *e)
+{
+	set_phase(d, RF_ENGINE_ROUNDS, "receiving memory");
+	while (!d->complete || !d->heard_load)
+		if (pump(d, -1, e))
+			return -1;
+	return 0;
+}
+
+static int call_load(void *arg, struct rf_error *e)
+{
+	struct rf_destination *d = arg;
+	return d->guest->ops->load ? d->guest->ops->load(d->guest->ctx, d->state.bytes, d->state.length, e) : 0;
+}
+
+static int load(struct rf_destination *d, struct rf_error *e)
+{
+	int64_t began = rf_peer_now(&d->peer);
+	d->peer.phase = RF_WIRE_LOADING;
+	d->owner = rf_owner_after(d->owner, RF_STEP_LOAD);
+	set_phase(d, RF_ENGINE_SWITCHOVER, "loading the device state");
+	if (rf_peer_call(&d->peer, call_load, d, e))
+		return rf_wrap(e, "cannot load the device state");
+	d->owner = rf_owner_after(d->owner, RF_STEP_LOADED);
+	d->peer.phase = RF_WIRE_LOADED;
+	d->peer.activity = "waiting for the hand-off";
+	d->engine->stats->state_bytes = d->state.length;
+	d->engine->stats->downtime_load_ns = (uint64_t)(rf_peer_now(&d->peer) - began);
+	rf_put_u64(rf_peer_begin(&d->peer, RF_MSG_READY), d->engine->stats->downtime_load_ns);
+	return rf_peer_send(&d->peer, RF_LANE_CONTROL, e);
+}
+
+static int wait_commit(struct rf_destination *d, struct rf_error *e)
+{
+	int64_t until = rf_peer_now(&d->peer) + (int64_t)d->engine->options->resolve_timeout_ns;
+	while (!d->heard_commit) {
+		int64_t left = until - rf_peer_now(&d->peer);
+		if (left <= 0)
+			return rf_fail(e, RF_E_FAILED, "the source did not hand the guest over within --resolve-timeout");
+		/* COMMIT and the end of the connection may come in one batch: then it is ours all the same. */
+		if (pump(d, left, e) && !d->heard_commit)
+			return -1;
+	}
+	return 0;
+}
+
+static int call_resume(void *arg, struct rf_error *e)
+{
+	struct rf_destination *d = arg;
+	return d->guest->ops->resume(d->guest->ctx, d->run, e);
+}
+
+static int call_discard(void *arg, struct rf_error *e)
+{
+	struct rf_destination *d = arg;
+	return d->guest->ops->discard ? d->guest->ops->discard(d->guest->ctx, e) : 0;
+}
+
+/* A call that must be made whatever has become of the peer. */
+static int call_anyway(struct rf_destination *d, int (*fn)(void *, struct rf_error *), struct rf_error *e)
+{
+	bool deaf = d->peer.deaf;
+	d->peer.deaf = true;
+	int result = rf_peer_call(&d->peer, fn, d, e);
+	d->peer.deaf = deaf;
+	return result;
+}
+
+static void say(struct rf_destination *d, enum rf_message_type type, const char *text)
+{
+	struct rf_out *o = rf_peer_begin(&d->peer, type);
+	rf_put_bytes(o, d->engine->id, sizeof(d->engine->id));
+	if (text)
+		rf_put_text(o, text);
+	rf_peer_send(&d->peer, RF_LANE_CONTROL, NULL);
+}
+
+/* 0 when the guest can never run here. */
+static int discard(struct rf_destination *d, struct rf_error *why)
+{
+	struct rf_error e;
+	if (!call_anyway(d, call_discard, &e)) {
+		d->owner = rf_owner_after(d->owner, RF_STEP_DISCARD);
+		return 0;
+	}
+	d->owner = rf_owner_after(d->owner, RF_STEP_DISCARD_FAILED);
+	rf_log(d->engine->log, RF_LOG_WARNING, "the guest here could not be discarded: %s", e.text);
+	if (d->owner == RF_DEST_STUCK) {
+		struct rf_error first = *why;
+		rf_fail(why, RF_E_UNKNOWN, "%.200s; and it could not be discarded here either (%.200s): see that it never runs here, "
+			"then resume it at the source", first.text, e.text);
+		return -1;
+	}
+	return 0;
+}
+
+static int own(struct rf_destination *d, struct rf_error *e)
+{
+	if (call_anyway(d, call_resume, e)) {
+		rf_wrap(e, "cannot run the guest");
+		if (!discard(d, e))
+			say(d, RF_MSG_DISCARDED, e->text);
+		else
+			rf_peer_abort(&d->peer, e);
+		return -1;
+	}
+	d->owner = rf_owner_after(d->owner, RF_STEP_RUN);
+	say(d, RF_MSG_RUNNING, NULL);
+	d->engine->stats->total_ns = (uint64_t)(rf_peer_now(&d->peer) - d->connected_ns);
+	set_phase(d, RF_ENGINE_RUNNING, "running");
+	rf_log(d->engine->log, RF_LOG_INFO, d->run ? "the guest runs here" : "the guest is here, paused as it was");
+	return 0;
+}
+
+/* ---- the end ---- */
+
+static void give_up(struct rf_destination *d, struct rf_error *e)
+{
+	if (!d->connected_ns || rf_owner_rule(d->owner)->dest_may_run || d->owner == RF_DEST_DISCARDED)
+		return;
+	if (!(d->owner == RF_DEST_EMPTY && e->code == RF_E_REFUSED))
+		rf_peer_abort(&d->peer, e);
+	rf_peer_quiesce(&d->peer);
+	if (d->owner == RF_DEST_EMPTY)
+		return;
+	if (e->code == RF_E_REFUSED || e->code == RF_E_USAGE)
+		e->code = RF_E_FAILED; /* for something was touched */
+	discard(d, e);
+}
+
+static void free_destination(void *side)
+{
+	struct rf_destination *d = side;
+	rf_state_free(&d->state);
+	rf_destination_free_memory(d);
+	rf_peer_free(&d->peer);
+	free(d);
+}
+
+int rf_destination_run(struct rf_engine *engine, struct rf_error *e)
+{
+	struct rf_destination *d = calloc(1, sizeof(*d));
+	if (!d)
+		return rf_fail(e, RF_E_FAILED, "no memory for a migration");
+	engine->side = d;
+	engine->free_side = free_destination;
+	d->engine = engine;
+	d->guest = engine->guest;
+	d->owner = RF_DEST_EMPTY;
+	d->verify.peer = &d->peer;
+	if (set_up(d, e) || meet_source(d, e) || fill(d, e) || load(d, e) || wait_commit(d, e) || own(d, e)) {
+		give_up(d, e);
+		return -1;
+	}
+	return 0;
+}

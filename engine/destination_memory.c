@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* What a source may do to the destination's memory. The writes themselves pass by the engine: the fabric puts them in
+ * place. Here registrations are made and taken back, runs are zeroed, and the end of a round is established: every lane
+ * has delivered its ROUND_END behind its writes, and every ZERO is applied. */
+#include "engine/destination.h"
+
+#include "common/checked.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct rf_registration {
+	struct rf_task task;
+	struct rf_destination *d;
+	struct rf_registration *next; /* in ready or released */
+	uint32_t id, block;
+	struct rf_run run;
+	struct rf_key key;
+	bool is_ready, releasing;
+};
+
+/* ---- REGISTER and RELEASE ---- */
+
+static void registered(struct rf_task *task, const struct rf_event *event)
+{
+	struct rf_registration *r = task->owner;
+	struct rf_destination *d = r->d;
+	if (event->status) {
+		rf_fail(&d->failed, RF_E_FAILED, "cannot register guest memory: %s",
+			event->text ? event->text : "the fabric does not say why");
+		return;
+	}
+	r->key = event->key;
+	r->is_ready = true;
+	r->next = d->ready;
+	d->ready = r;
+}
+
+static void deregistered(struct rf_task *task, const struct rf_event *event)
+{
+	struct rf_registration *r = task->owner;
+	struct rf_destination *d = r->d;
+	d->registered_bytes -= r->run.count << RF_PAGE_SHIFT;
+	r->next = d->released;
+	d->released = r;
+}
+
+static int room_for_id(struct rf_destination *d, uint32_t id, struct rf_error *e)
+{
+	if (id >= RF_REGISTRATIONS_MAX)
+		return rf_fail(e, RF_E_FAILED, "the peer's REGISTER is out of range");
+	if (id < d->ids_room)
+		return 0;
+	uint32_t room = d->ids_room ? d->ids_room : 64;
+	while (room <= id)
+		room *= 2;
+	struct rf_registration **more = realloc(d->by_id, room * sizeof(*more));
+	if (!more)
+		return rf_fail(e, RF_E_FAILED, "no memory for %u registrations", room);
+	for (uint32_t i = d->ids_room; i < room; i++)
+		more[i] = NULL;
+	d->by_id = more;
+	d->ids_room = room;
+	return 0;
+}
+
+static int add(struct rf_destination *d, uint32_t id, uint32_t block, struct rf_run run, struct rf_error *e)
+{
+	struct rf_fabric *f = d->peer.fabric;
+	uint64_t most = d->engine->options->max_pinned_bytes, bytes = run.count << RF_PAGE_SHIFT;
+
+	if (room_for_id(d, id, e))
+		return -1;
+	if (d->by_id[id])
+		return rf_fail(e, RF_E_FAILED, "the peer's REGISTER uses a name twice");
+	if (most && d->registered_bytes + bytes > most)
+		return rf_fail(e, RF_E_FAILED, "the source registers more than its own max-pinned");
+	struct rf_registration *r = calloc(1, sizeof(*r));
+	if (!r)
+		return rf_fail(e, RF_E_FAILED, "no memory for a registration");
+	*r = (struct rf_registration){
+		.task = {.done = registered, .owner = r}, .d = d, .id = id, .block = block, .run = run};
+	d->by_id[id] = r;
+	d->registered_bytes += bytes;
+	d->engine->stats->registrations++;
+	d->engine->stats->registered_bytes += bytes;
+	if (f->ops->reg(f, rf_block_at(d->guest->blocks[block], run.first), bytes, RF_ACCESS_REMOTE_WRITE,
+			(uintptr_t)&r->task))
+		return rf_fail(e, RF_E_FAILED, "cannot register guest memory");
+	return 0;
+}
+
+static bool within(const struct rf_destination *d, uint32_t block, struct rf_run run)
+{
+	return block < d->guest->nblocks && run.count &&
+	       rf_range_within(run.first, run.count, d->guest->blocks[block]->npages);
+}
+
+int rf_destination_register(struct rf_destination *d, const struct rf_message *m, struct rf_error *e)
+{
+	struct rf_in in = rf_in_body(m);
+	while (rf_in_more(&in)) {
+		uint32_t id = rf_get_u32(&in), block = rf_get_u32(&in);
+		struct rf_run run = {.first = rf_get_u64(&in)};
+		run.count = rf_get_u64(&in);
+		if (in.bad || !within(d, block, run))
+			return rf_fail(e, RF_E_FAILED, "the peer's REGISTER is out of range");
+		if (add(d, id, block, run, e))
+			return -1;
+	}
+	return rf_in_end(&in, m, e);
+}
+
+int rf_destination_release(struct rf_destination *d, const struct rf_message *m, struct rf_error *e)
+{
+	struct rf_fabric *f = d->peer.fabric;
+	struct rf_in in = rf_in_body(m);
+	while (rf_in_more(&in)) {
+		uint32_t id = rf_get_u32(&in);
+		struct rf_registration *r = id < d->ids_room ? d->by_id[id] : NULL;
+		if (!r || !r->is_ready || r->releasing)
+			return rf_fail(e, RF_E_FAILED, "the peer's RELEASE names no registration");
+		r->releasing = true;
+		r->task.done = deregistered;
+		if (f->ops->dereg(f, r->key, (uintptr_t)&r->task))
+			return rf_fail(e, RF_E_FAILED, "cannot release a registration");
+	}
+	return rf_in_end(&in, m, e);
+}
+
+static int say_keys(struct rf_destination *d, struct rf_error *e)
+{
+	while (d->ready) {
+		struct rf_out *o = rf_peer_begin(&d->peer, RF_MSG_KEYS);
+		for (; d->ready && rf_out_room(o) >= 28; d->ready = d->ready->next) {
+			struct rf_registration *r = d->ready;
+			rf_put_u32(o, r->id);
+			rf_put_u64(o, (uintptr_t)rf_block_at(d->guest->blocks[r->block], r->run.first));
+			rf_put_u64(o, r->key.value[0]);
+			rf_put_u64(o, r->key.value[1]);
+		}
+		if (rf_peer_send(&d->peer, RF_LANE_CONTROL, e))
+			return -1;
+	}
+	return 0;
+}
+
+static int say_released(struct rf_destination *d, struct rf_error *e)
+{
+	while (d->released) {
+		struct rf_out *o = rf_peer_begin(&d->peer, RF_MSG_RELEASED);
+		while (d->released && rf_out_room(o) >= 4) {
+			struct rf_registration *r = d->released;
+			d->released = r->next;
+			rf_put_u32(o, r->id);
+			d->by_id[r->id] = NULL;
+			free(r);
+		}
+		if (rf_peer_send(&d->peer, RF_LANE_CONTROL, e))
+			return -1;
+	}
+	return 0;
+}
+
+/* ---- ZERO ---- */
+
+struct zero_job {
+	struct rf_task task;
+	struct rf_destination *d;
+	struct rf_block *block;
+	struct rf_run run;
+	int result;
+	struct rf_error error;
+};
+
+static void zero_run(void *arg)
+{
+	struct zero_job *job = arg;
+	/* The source tells ZERO only where it has written before, so a registration may hold these pages. */
+	job->result = job->block->ops->clear(job->block, job->run, true, &job->error);
+}
+
+static void zero_done(struct rf_task *task, const struct rf_event *event)
+{
+	struct zero_job *job = task->owner;
+	job->d->zero_jobs--;
+	if (job->result)
+		job->d->failed = job->error;
+	free(job);
+}
+
+int rf_destination_zero(struct rf_destination *d, const struct rf_message *m, struct rf_error *e)
+{
+	struct rf_in in = rf_in_body(m);
+	while (rf_in_more(&in)) {
+		uint32_t block = rf_get_u32(&in);
+		struct rf_run run = {.first = rf_get_u64(&in)};
+		run.count = rf_get_u64(&in);
+		if (in.bad || !within(d, block, run))
+			return rf_fail(e, RF_E_FAILED, "the peer's ZERO is out of range");
+		struct zero_job *job = calloc(1, sizeof(*job));
+		if (!job)
+			return rf_fail(e, RF_E_FAILED, "no memory for a ZERO");
+		*job = (struct zero_job){
+			.task = {.done = zero_done, .owner = job}, .d = d, .block = d->guest->blocks[block], .run = run};
+		if (rf_peer_run(&d->peer, &job->task, zero_run, job, e)) {
+			free(job);
+			return -1;
+		}
+		d->zero_jobs++;
+		d->zero_runs++;
+	}
+	return rf_in_end(&in, m, e);
+}
+
+/* ---- the end of a round ---- */
+
+int rf_destination_round_end(struct rf_destination *d, unsigned lane, const struct rf_message *m, struct rf_error *e)
+{
+	struct rf_in in = rf_in_body(m);
+	uint64_t round = rf_get_u64(&in), count = rf_get_u64(&in);
+	uint8_t final = rf_get_u8(&in);
+
+	if (rf_in_end(&in, m, e))
+		return -1;
+	if (round != d->round || d->complete || d->lane_ended[lane] || final > 1 || (d->lanes_ended && final != d->final))
+		return rf_fail(e, RF_E_FAILED, "the peer ended a round that it had not begun");
+	if (lane == RF_LANE_CONTROL && count != d->zero_runs)
+		return rf_fail(e, RF_E_FAILED, "of the round's %llu ZERO runs %llu arrived", (unsigned long long)count,
+			       (unsigned long long)d->zero_runs);
+	d->lane_ended[lane] = true;
+	d->lanes_ended++;
+	d->final = final;
+	return 0;
+}
+
+static int end_round(struct rf_destination *d, struct rf_error *e)
+{
+	unsigned lanes = d->peer.fabric->limits.lanes + 1;
+	if (d->lanes_ended < lanes || d->zero_jobs)
+		return 0;
+	for (unsigned i = 0; i < lanes; i++)
+		d->lane_ended[i] = false;
+	d->lanes_ended = 0;
+	d->zero_runs = 0;
+	d->complete = d->final;
+	rf_put_u64(rf_peer_begin(&d->peer, RF_MSG_ROUND_OK), d->round++);
+	return rf_peer_send(&d->peer, RF_LANE_CONTROL, e);
+}
+
+int rf_destination_answer(struct rf_destination *d, struct rf_error *e)
+{
+	if (d->failed.code) {
+		*e = d->failed;
+		return -1;
+	}
+	if (say_keys(d, e) || say_released(d, e) || end_round(d, e))
+		return -1;
+	return rf_verify_answer(&d->verify, e);
+}
+
+void rf_destination_free_memory(struct rf_destination *d)
+{
+	for (uint32_t i = 0; i < d->ids_room; i++)
+		free(d->by_id[i]);
+	free(d->by_id);
+	d->by_id = NULL;
+	d->ids_room = 0;
+}

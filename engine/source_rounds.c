@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "engine/source.h"
+
+#include "common/sizes.h"
+
+/* Bandwidth is learned from rounds that moved enough for the start and the drain not to matter. */
+static const uint64_t LEARN_BYTES = 8 << 20;
+
+static uint64_t per_second(uint64_t bytes, int64_t ns)
+{
+	return ns > 0 ? (uint64_t)((double)bytes * 1e9 / (double)ns) : 0;
+}
+
+/* The sync has ended: what it found was written while the previous round went on. */
+static void learn_from_sync(struct rf_source *s)
+{
+	struct rf_stats *stats = s->engine->stats;
+	uint64_t dirty = s->scan.dirty_pages << RF_PAGE_SHIFT;
+
+	stats->dirty_sync_count++;
+	s->costs.scan_ns = s->scan.ended_ns - s->scan.started_ns;
+	if (stats->nrounds) {
+		struct rf_round_stats *last = &stats->rounds[stats->nrounds - 1];
+		last->dirty_bytes = dirty;
+		last->dirty_bytes_per_second = per_second(dirty, s->scan.started_ns - s->previous_sync_ns);
+	}
+	s->previous_sync_ns = s->scan.started_ns;
+}
+
+static uint64_t predict(struct rf_source *s)
+{
+	s->costs.hand_off_ns = s->peer.round_trip_ns > 0 ? 3 * s->peer.round_trip_ns : 1000000;
+	s->engine->stats->predicted_downtime_ns = rf_predict_downtime_ns(&s->costs, rf_round_left_bytes(&s->round));
+	return s->engine->stats->predicted_downtime_ns;
+}
+
+static void log_decision(struct rf_source *s, const char *verdict)
+{
+	char left[32], rate[32], downtime[32], limit[32];
+	rf_log(s->engine->log, RF_LOG_INFO, "round %llu: %s left at %s/s, predicted downtime %s, limit %s: %s",
+	       (unsigned long long)s->round.number,
+	       rf_format_size(rf_round_left_bytes(&s->round), left, sizeof(left)),
+	       rf_format_size(s->costs.bytes_per_second, rate, sizeof(rate)),
+	       rf_format_duration(s->engine->stats->predicted_downtime_ns, downtime, sizeof(downtime)),
+	       rf_format_duration(s->engine->options->downtime_limit_ns, limit, sizeof(limit)), verdict);
+}
+
+static int stalled(struct rf_source *s, struct rf_error *e)
+{
+	switch ((enum rf_on_stall)s->engine->options->on_stall) {
+	case RF_ON_STALL_FORCE:
+		log_decision(s, "does not get smaller; switching over all the same (--on-stall force)");
+		return 1;
+	case RF_ON_STALL_ABORT: {
+		char downtime[32];
+		log_decision(s, "does not get smaller");
+		return rf_fail(e, RF_E_FAILED,
+			       "the guest writes faster than its memory can be moved: the downtime would be %s "
+			       "(see --downtime-limit, --on-stall)",
+			       rf_format_duration(s->engine->stats->predicted_downtime_ns, downtime, sizeof(downtime)));
+	}
+	case RF_ON_STALL_WAIT:
+		break;
+	}
+	log_decision(s, "does not get smaller; going on (--on-stall wait)");
+	return 0;
+}
+
+static int check_timeout(struct rf_source *s, struct rf_error *e)
+{
+	uint64_t limit = s->engine->options->timeout_ns;
+	char text[32];
+	if (!limit || (uint64_t)(rf_peer_now(&s->peer) - s->connected_ns) < limit)
+		return 0;
+	return rf_fail(e, RF_E_FAILED, "the guest's memory did not get small enough to switch over within %s (see --timeout)",
+		       rf_format_duration(limit, text, sizeof(text)));
+}
+
+/* Once for each round, when its sync has ended. */
+static int decide_once(struct rf_source *s, struct rf_error *e)
+{
+	const struct rf_options *o = s->engine->options;
+	learn_from_sync(s);
+	uint64_t predicted = predict(s);
+	switch (rf_converge_decide(&s->converge, (enum rf_switchover)o->switchover, s->scan.send_pages << RF_PAGE_SHIFT,
+				   predicted, o->downtime_limit_ns)) {
+	case RF_VERDICT_LEAVE:
+		log_decision(s, "switching over");
+		return 1;
+	case RF_VERDICT_STALL:
+		return stalled(s, e);
+	case RF_VERDICT_ROUND:
+		log_decision(s, "another round");
+		return 0;
+	}
+	return 0;
+}
+
+/* threshold: QEMU leaves a round when the rest of it fits, and looks again after a sync. */
+static bool threshold_reached(struct rf_source *s)
+{
+	const struct rf_options *o = s->engine->options;
+	uint64_t rate = s->round.now.bytes >= LEARN_BYTES
+				? per_second(s->round.now.bytes, rf_peer_now(&s->peer) - s->round.started_ns)
+				: s->costs.bytes_per_second;
+	if (o->switchover != RF_SWITCHOVER_THRESHOLD || !rate)
+		return false;
+	s->costs.bytes_per_second = rate;
+	return predict(s) <= o->downtime_limit_ns;
+}
+
+static int decide(void *arg, struct rf_round *r, struct rf_error *e)
+{
+	struct rf_source *s = arg;
+	if (check_timeout(s, e))
+		return -1;
+	if (s->scan.kind == RF_SCAN_COLLECT && !s->decided) {
+		s->decided = true;
+		int leave = decide_once(s, e);
+		s->leave = leave > 0;
+		if (leave)
+			return leave;
+	}
+	return threshold_reached(s);
+}
+
+static void learn_from_round(struct rf_source *s)
+{
+	const struct rf_round_stats *last = &s->round.last;
+	if (last->bytes >= LEARN_BYTES || !s->costs.bytes_per_second)
+		s->costs.bytes_per_second = last->bytes_per_second;
+}
+
+static int one_round(struct rf_source *s, enum rf_scan_kind kind, struct rf_error *e)
+{
+	s->decided = false;
+	rf_round_start(&s->round, kind);
+	if (rf_round_write(&s->round, decide, s, e) < 0)
+		return -1;
+	/* When it is time to leave, the drain goes on while the guest is being stopped. */
+	if (s->leave)
+		return 0;
+	if (rf_round_drain(&s->round, e))
+		return -1;
+	learn_from_round(s);
+	rf_source_report(s, true);
+	return 0;
+}
+
+int rf_source_rounds(struct rf_source *s, struct rf_error *e)
+{
+	/* Guesses until a switchover has shown better; they matter only next to a downtime limit of that size. */
+	s->costs = (struct rf_costs){.pause_ns = 10000000, .state_ns = 15000000};
+	rf_converge_init(&s->converge);
+	s->previous_sync_ns = rf_peer_now(&s->peer);
+	rf_source_phase(s, RF_ENGINE_ROUNDS);
+
+	if (one_round(s, RF_SCAN_EXTENTS, e))
+		return -1;
+	s->engine->stats->ram_data_bytes = s->scan.data_pages << RF_PAGE_SHIFT;
+	while (!s->leave)
+		if (one_round(s, RF_SCAN_COLLECT, e))
+			return -1;
+	return 0;
+}

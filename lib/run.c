@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* rf_send() and rf_receive(): guest, fabric and engine are wired together, run, and taken apart again.
+ *
+ * Nothing is touched before the arguments are found to make sense; up to then the migration can still be used. */
+#include "engine/engine.h"
+#include "lib/migration.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+static_assert((int)RF_PHASE_LISTENING == (int)RF_ENGINE_LISTENING && (int)RF_PHASE_SETUP == (int)RF_ENGINE_SETUP &&
+		  (int)RF_PHASE_ROUNDS == (int)RF_ENGINE_ROUNDS &&
+		  (int)RF_PHASE_SWITCHOVER == (int)RF_ENGINE_SWITCHOVER &&
+		  (int)RF_PHASE_RUNNING == (int)RF_ENGINE_RUNNING && (int)RF_PHASE_UNDOING == (int)RF_ENGINE_UNDOING,
+	      "the engine's phases are the public ones");
+
+/* What one run needs besides the migration. */
+struct run {
+	rf_migration *m;
+	enum rf_role role;
+	struct rf_uri uri;
+	const struct rf_fabric_ops *fabric_ops;
+	struct rf_fabric *fabric;
+	char name[96];
+};
+
+static void tell_progress(void *arg, const struct rf_engine_progress *p)
+{
+	rf_migration *m = arg;
+	rf_progress told = {
+	    .size = sizeof told,
+	    .phase = (rf_phase)p->phase,
+	    .round_ended = p->round_ended,
+	    .round = p->round,
+	    .sent_bytes = p->sent_bytes,
+	    .left_bytes = p->left_bytes,
+	    .dirty_bytes = p->dirty_bytes,
+	    .bytes_per_second = p->bytes_per_second,
+	    .dirty_bytes_per_second = p->dirty_bytes_per_second,
+	    .predicted_downtime_ns = p->predicted_downtime_ns,
+	    .elapsed_ns = p->elapsed_ns,
+	};
+
+	if (m->progress_fn)
+		m->progress_fn(m->progress_arg, &told);
+}
+
+static int check_arguments(struct run *run, const char *uri, struct rf_error *e)
+{
+	if (run->m->used)
+		return rf_fail(e, RF_E_USAGE, "this migration was used already: one rf_send() or rf_receive() each");
+	if (!uri)
+		return rf_fail(e, RF_E_USAGE, "a URI is needed, such as tcp://host");
+	if (rf_uri_parse(uri, &run->uri, e))
+		return -1;
+	run->fabric_ops = rf_fabric_find(run->uri.scheme, e);
+	if (!run->fabric_ops)
+		return -1;
+	if (run->role == RF_ROLE_SOURCE && !run->uri.host[0])
+		return rf_fail(e, RF_E_USAGE, "%s names no host to send to", uri);
+	if (run->role == RF_ROLE_SOURCE && !run->uri.port)
+		return rf_fail(e, RF_E_USAGE, "%s names no port to send to", uri);
+	if (!run->m->guest)
+		return rf_fail(e, RF_E_REFUSED, "this migration has no guest");
+	return 0;
+}
+
+static int draw_id(uint8_t id[16], struct rf_error *e)
+{
+	size_t have = 0;
+
+	while (have < 16) {
+		ssize_t n = getrandom(id + have, 16 - have, 0);
+
+		if (n < 0 && errno != EINTR)
+			return rf_fail_errno(e, RF_E_FAILED, errno, "cannot draw a random migration id");
+		if (n > 0)
+			have += (size_t)n;
+	}
+	return 0;
+}
+
+/* For the peer's log. */
+static void name_us(char *name, size_t length)
+{
+	char host[65];
+
+	if (gethostname(host, sizeof host))
+		host[0] = '\0';
+	host[sizeof host - 1] = '\0';
+	snprintf(name, length, "%s (process %ld)", host[0] ? host : "a host without a name", (long)getpid());
+}
+
+static int open_fabric(struct run *run, struct rf_error *e)
+{
+	const struct rf_options *o = &run->m->options;
+	struct rf_fabric_config config = {
+	    .lanes = (unsigned)o->lanes,
+	    .queue_depth = (unsigned)o->queue_depth,
+	    .workers = (unsigned)o->workers,
+	    .connect_timeout_ns = (int64_t)o->connect_timeout_ns,
+	    .log = &run->m->log,
+	};
+
+	if (run->fabric_ops->open(&config, &run->fabric, e))
+		return -1;
+	rf_migration_publish(run->m, run->fabric);
+
+	/* A cancellation from before that moment had nobody to wake. */
+	if (atomic_load(&run->m->cancelled)) {
+		rf_fail(e, RF_E_CANCELLED, "cancelled");
+		goto close;
+	}
+	return 0;
+close:
+	rf_migration_withdraw(run->m);
+	run->fabric_ops->close(run->fabric);
+	return -1;
+}
+
+static int start_listening(struct run *run, struct rf_error *e)
+{
+	char address[128];
+
+	if (run->fabric_ops->listen(run->fabric, &run->uri, e))
+		return -1;
+	if (run->fabric_ops->address(run->fabric, address, sizeof address, e))
+		return -1;
+	rf_log(&run->m->log, RF_LOG_INFO, "listening at %s", address);
+	return 0;
+}
+
+static int run_engine(struct run *run, struct rf_engine *engine, struct rf_error *e)
+{
+	rf_migration *m = run->m;
+
+	*engine = (struct rf_engine){
+	    .fabric = run->fabric,
+	    .uri = run->uri,
+	    .guest = m->guest,
+	    .options = &m->options,
+	    .log = &m->log,
+	    .stats = &m->stats,
+	    .progress = tell_progress,
+	    .progress_arg = m,
+	    .cancelled = &m->cancelled,
+	    .name = run->name,
+	};
+
+	if (run->role == RF_ROLE_SOURCE)
+		return draw_id(engine->id, e) ? -1 : rf_source_run(engine, e);
+	return start_listening(run, e) ? -1 : rf_destination_run(engine, e);
+}
+
+static rf_result migrate(rf_migration *m, const char *uri, enum rf_role role)
+{
+	struct run run = {.m = m, .role = role};
+	struct rf_engine engine = {0};
+	struct rf_error e = {0};
+
+	if (!m)
+		return RF_USAGE;
+	if (check_arguments(&run, uri, &e))
+		return rf_migration_failed(m, &e);
+	m->used = true;
+	rf_error_clear(&m->error);
+	name_us(run.name, sizeof run.name);
+	if (open_fabric(&run, &e))
+		return rf_migration_failed(m, &e);
+	m->guest->log = &m->log;
+
+	int failed = run_engine(&run, &engine, &e);
+
+	rf_migration_withdraw(m);
+	run.fabric_ops->close(run.fabric);
+	rf_engine_free(&engine);
+	m->guest->log = NULL; /* the guest may outlive the migration */
+	return failed ? rf_migration_failed(m, &e) : RF_OK;
+}
+
+RF_API rf_result rf_send(rf_migration *m, const char *uri)
+{
+	return migrate(m, uri, RF_ROLE_SOURCE);
+}
+
+RF_API rf_result rf_receive(rf_migration *m, const char *uri)
+{
+	return migrate(m, uri, RF_ROLE_DESTINATION);
+}
