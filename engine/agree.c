@@ -44,9 +44,10 @@ static int check_version(struct rf_in *in, struct rf_error *e)
 	if (in->bad || magic != MAGIC)
 		return rf_fail(e, RF_E_REFUSED, "the peer is not ramferry");
 	if (version < RF_WIRE_VERSION_LOWEST || lowest > RF_WIRE_VERSION || lowest > version)
-		return rf_fail(e, RF_E_REFUSED,
-			       "the source speaks version %u (at the lowest %u) of the protocol, the destination %d (%d)",
-			       version, lowest, RF_WIRE_VERSION, RF_WIRE_VERSION_LOWEST);
+		return rf_fail(
+		    e, RF_E_REFUSED,
+		    "the source speaks version %u (at the lowest %u) of the protocol, the destination %d (%d)", version,
+		    lowest, RF_WIRE_VERSION, RF_WIRE_VERSION_LOWEST);
 	return 0;
 }
 
@@ -92,8 +93,8 @@ static int compare_facts(const char *theirs, const char *ours, struct rf_error *
 		const char *here = line + key + 1, *there = fact(theirs, line, key, &other);
 		length = strcspn(here, "\n");
 		if (there && (other != length || memcmp(there, here, length)))
-			return rf_fail(e, RF_E_REFUSED, "%.*s is %.*s at the source and %.*s at the destination", (int)key,
-				       line, (int)other, there, (int)length, here);
+			return rf_fail(e, RF_E_REFUSED, "%.*s is %.*s at the source and %.*s at the destination",
+				       (int)key, line, (int)other, there, (int)length, here);
 	}
 	return 0;
 }
@@ -137,7 +138,8 @@ int rf_agree_blocks(struct rf_peer *p, struct rf_error *e)
 	for (unsigned i = 0; i < g->nblocks; i++) {
 		const struct rf_block *b = g->blocks[i];
 		if (rf_out_room(o) < 2 + strlen(b->name) + 16)
-			return rf_fail(e, RF_E_REFUSED, "the guest has more blocks (%u) than a message holds", g->nblocks);
+			return rf_fail(e, RF_E_REFUSED, "the guest has more blocks (%u) than a message holds",
+				       g->nblocks);
 		rf_put_text(o, b->name);
 		rf_put_u64(o, b->npages);
 		rf_put_u64(o, b->page_bytes);
@@ -152,8 +154,8 @@ int rf_agree_take_blocks(struct rf_peer *p, const struct rf_message *m, struct r
 	uint32_t n = rf_get_u32(&in);
 
 	if (n != g->nblocks)
-		return rf_fail(e, RF_E_REFUSED, "the guest has %u memory blocks at the source and %u at the destination", n,
-			       g->nblocks);
+		return rf_fail(e, RF_E_REFUSED,
+			       "the guest has %u memory blocks at the source and %u at the destination", n, g->nblocks);
 	for (unsigned i = 0; i < n; i++) {
 		char name[RF_BLOCK_NAME_BYTES];
 		rf_get_text(&in, name, sizeof(name));
@@ -162,15 +164,17 @@ int rf_agree_take_blocks(struct rf_peer *p, const struct rf_message *m, struct r
 		if (in.bad)
 			break;
 		if (strcmp(name, b->name))
-			return rf_fail(e, RF_E_REFUSED, "memory block %u is called %s at the source and %s at the destination",
-				       i, name, b->name);
+			return rf_fail(e, RF_E_REFUSED,
+				       "memory block %u is called %s at the source and %s at the destination", i, name,
+				       b->name);
 		if (npages != b->npages)
 			return rf_fail(e, RF_E_REFUSED,
-				       "memory block %s has %llu MiB at the source and %llu MiB at the destination", name,
-				       (unsigned long long)npages >> 8, (unsigned long long)b->npages >> 8);
+				       "memory block %s has %llu MiB at the source and %llu MiB at the destination",
+				       name, (unsigned long long)npages >> 8, (unsigned long long)b->npages >> 8);
 		if (page_bytes != b->page_bytes)
-			rf_log(p->engine->log, RF_LOG_INFO, "memory block %s has pages of %llu KiB at the source and %llu here",
-			       name, (unsigned long long)page_bytes >> 10, (unsigned long long)b->page_bytes >> 10);
+			rf_log(p->engine->log, RF_LOG_INFO,
+			       "memory block %s has pages of %llu KiB at the source and %llu here", name,
+			       (unsigned long long)page_bytes >> 10, (unsigned long long)b->page_bytes >> 10);
 	}
 	return rf_in_end(&in, m, e);
 }

@@ -37,11 +37,11 @@ int rf_chunks_open(struct rf_chunks *c, struct rf_peer *peer, struct rf_stats *s
 {
 	const struct rf_options *o = peer->engine->options;
 	*c = (struct rf_chunks){
-		.peer = peer,
-		.guest = peer->engine->guest,
-		.stats = stats,
-		.max_pinned_bytes = o->max_pinned_bytes ? o->max_pinned_bytes : UINT64_MAX,
-		.max_spans = peer->fabric->limits.max_spans,
+	    .peer = peer,
+	    .guest = peer->engine->guest,
+	    .stats = stats,
+	    .max_pinned_bytes = o->max_pinned_bytes ? o->max_pinned_bytes : UINT64_MAX,
+	    .max_spans = peer->fabric->limits.max_spans,
 	};
 	c->newest.newer = c->newest.older = &c->newest;
 	for (unsigned i = 0; i < c->guest->nblocks; i++)
@@ -159,7 +159,8 @@ static int release(struct rf_chunks *c, struct rf_chunk *chunk, struct rf_error 
 static int make_room(struct rf_chunks *c, uint64_t bytes, struct rf_error *e)
 {
 	struct rf_chunk *chunk = c->newest.newer, *next;
-	for (; chunk != &c->newest && c->pinned_bytes - c->releasing_bytes + bytes > c->max_pinned_bytes; chunk = next) {
+	for (; chunk != &c->newest && c->pinned_bytes - c->releasing_bytes + bytes > c->max_pinned_bytes;
+	     chunk = next) {
 		next = chunk->newer;
 		if (evictable(chunk) && release(c, chunk, e))
 			return -1;
@@ -268,13 +269,13 @@ static int ask(struct rf_chunks *c, unsigned block, struct rf_chunk *chunk, stru
 	if (!s)
 		return rf_fail(e, RF_E_FAILED, "no memory for a registration");
 	*s = (struct rf_span){
-		.task = {.done = local_registered, .owner = s},
-		.all = c,
-		.chunk = chunk,
-		.first = run.first,
-		.count = run.count,
-		.asked_ns = rf_peer_now(c->peer),
-		.local_ready = !f->limits.local_keys,
+	    .task = {.done = local_registered, .owner = s},
+	    .all = c,
+	    .chunk = chunk,
+	    .first = run.first,
+	    .count = run.count,
+	    .asked_ns = rf_peer_now(c->peer),
+	    .local_ready = !f->limits.local_keys,
 	};
 	if (new_id(c, &id, e)) {
 		free(s);
@@ -288,9 +289,8 @@ static int ask(struct rf_chunks *c, unsigned block, struct rf_chunk *chunk, stru
 	c->stats->registered_bytes += run.count << RF_PAGE_SHIFT;
 	if (insert(chunk, s, e) || put_ask(c, block, s, e))
 		return -1;
-	if (f->limits.local_keys &&
-	    f->ops->reg(f, rf_block_at(b, run.first), run.count << RF_PAGE_SHIFT, RF_ACCESS_LOCAL_READ,
-			(uintptr_t)&s->task))
+	if (f->limits.local_keys && f->ops->reg(f, rf_block_at(b, run.first), run.count << RF_PAGE_SHIFT,
+						RF_ACCESS_LOCAL_READ, (uintptr_t)&s->task))
 		return rf_fail(e, RF_E_FAILED, "cannot register guest memory");
 	return 0;
 }

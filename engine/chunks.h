@@ -20,22 +20,22 @@ struct rf_chunk;
 enum { RF_REGISTRATIONS_MAX = 1 << 24 }; /* what either side keeps track of */
 
 struct rf_span {
-	struct rf_task task;     /* of the local registration */
+	struct rf_task task; /* of the local registration */
 	struct rf_chunks *all;
 	struct rf_chunk *chunk;
-	uint64_t first, count;   /* pages of the block */
-	uint32_t id;             /* what the peer calls it */
+	uint64_t first, count; /* pages of the block */
+	uint32_t id;           /* what the peer calls it */
 	bool local_ready, remote_ready, releasing;
 	struct rf_key lkey, rkey;
-	uint64_t remote;         /* the peer's address of page `first` */
+	uint64_t remote; /* the peer's address of page `first` */
 	int64_t asked_ns;
 };
 
 struct rf_chunk {
-	struct rf_span **spans;  /* sorted, disjoint */
+	struct rf_span **spans; /* sorted, disjoint */
 	uint32_t nspans;
-	uint32_t in_flight;      /* writes */
-	bool wanted;             /* the writer will come by */
+	uint32_t in_flight;             /* writes */
+	bool wanted;                    /* the writer will come by */
 	struct rf_chunk *newer, *older; /* by last use; only chunks with spans are linked */
 };
 
@@ -43,20 +43,20 @@ struct rf_chunks {
 	struct rf_peer *peer;
 	struct rf_guest *guest;
 	struct rf_stats *stats;
-	uint64_t *first_chunk;   /* per block: index of its first chunk; one more at the end */
-	uint64_t *chunk_pages;   /* per block: at least a page of its mapping */
+	uint64_t *first_chunk; /* per block: index of its first chunk; one more at the end */
+	uint64_t *chunk_pages; /* per block: at least a page of its mapping */
 	struct rf_chunk *chunks;
 	struct rf_span **by_id;
 	uint32_t *free_ids;
 	uint32_t nids, nfree, ids_room;
-	struct rf_chunk newest;  /* head of the ring of use */
+	struct rf_chunk newest;                  /* head of the ring of use */
 	uint64_t pinned_bytes, max_pinned_bytes; /* those being released still count */
 	uint64_t releasing_bytes;
-	uint32_t asked;          /* spans that are not ready yet */
-	unsigned max_spans;      /* per 64 MiB */
-	struct rf_out ask;       /* REGISTER being filled */
+	uint32_t asked;     /* spans that are not ready yet */
+	unsigned max_spans; /* per 64 MiB */
+	struct rf_out ask;  /* REGISTER being filled */
 	unsigned nask;
-	struct rf_error failed;  /* a registration that failed */
+	struct rf_error failed; /* a registration that failed */
 };
 
 int rf_chunks_open(struct rf_chunks *c, struct rf_peer *peer, struct rf_stats *stats, struct rf_error *e);
@@ -67,7 +67,8 @@ uint64_t rf_chunks_end(const struct rf_chunks *c, unsigned block, uint64_t page)
 
 /* See that every page of `pages` in the chunk of `page` is covered by a span, asking for those that are missing; the
  * chunk is wanted from now on. 1 done, 0 no room below max-pinned now, -1 failed. */
-int rf_chunks_want(struct rf_chunks *c, unsigned block, uint64_t page, const struct rf_pages *pages, struct rf_error *e);
+int rf_chunks_want(struct rf_chunks *c, unsigned block, uint64_t page, const struct rf_pages *pages,
+		   struct rf_error *e);
 int rf_chunks_flush(struct rf_chunks *c, struct rf_error *e); /* send what was asked */
 
 /* The writer has passed this chunk. */

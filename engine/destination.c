@@ -21,9 +21,9 @@ static void report(struct rf_destination *d)
 	struct rf_engine *engine = d->engine;
 	int64_t now = rf_peer_now(&d->peer);
 	struct rf_engine_progress p = {
-		.phase = d->phase,
-		.round = d->round,
-		.elapsed_ns = d->connected_ns ? (uint64_t)(now - d->connected_ns) : 0,
+	    .phase = d->phase,
+	    .round = d->round,
+	    .elapsed_ns = d->connected_ns ? (uint64_t)(now - d->connected_ns) : 0,
 	};
 	d->reported_ns = now;
 	if (engine->progress)
@@ -227,7 +227,8 @@ static int wait_commit(struct rf_destination *d, struct rf_error *e)
 	while (!d->heard_commit) {
 		int64_t left = until - rf_peer_now(&d->peer);
 		if (left <= 0)
-			return rf_fail(e, RF_E_FAILED, "the source did not hand the guest over within --resolve-timeout");
+			return rf_fail(e, RF_E_FAILED,
+				       "the source did not hand the guest over within --resolve-timeout");
 		/* COMMIT and the end of the connection may come in one batch: then it is ours all the same. */
 		if (pump(d, left, e) && !d->heard_commit)
 			return -1;
@@ -278,8 +279,10 @@ static int discard(struct rf_destination *d, struct rf_error *why)
 	rf_log(d->engine->log, RF_LOG_WARNING, "the guest here could not be discarded: %s", e.text);
 	if (d->owner == RF_DEST_STUCK) {
 		struct rf_error first = *why;
-		rf_fail(why, RF_E_UNKNOWN, "%.200s; and it could not be discarded here either (%.200s): see that it never runs here, "
-			"then resume it at the source", first.text, e.text);
+		rf_fail(why, RF_E_UNKNOWN,
+			"%.200s; and it could not be discarded here either (%.200s): see that it never runs here, "
+			"then resume it at the source",
+			first.text, e.text);
 		return -1;
 	}
 	return 0;

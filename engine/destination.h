@@ -24,18 +24,18 @@ struct rf_destination {
 	uint32_t ids_room;
 	struct rf_registration *ready, *released; /* to be told */
 	uint64_t registered_bytes;
-	uint64_t round;                           /* the one that is being written */
+	uint64_t round; /* the one that is being written */
 	bool lane_ended[RF_LANES_MAX + 1];
 	unsigned lanes_ended;
-	uint64_t zero_runs, zero_jobs;            /* of this round; under way */
-	bool final;                               /* this round is the final pass */
-	bool complete;                            /* the memory is what the source has */
+	uint64_t zero_runs, zero_jobs; /* of this round; under way */
+	bool final;                    /* this round is the final pass */
+	bool complete;                 /* the memory is what the source has */
 	struct rf_error failed;
 
 	struct rf_verify_destination verify;
 	struct rf_state state;
 	bool heard_hello, heard_blocks, heard_load, heard_commit;
-	bool run;                                 /* what the source's guest did before its pause */
+	bool run; /* what the source's guest did before its pause */
 	int64_t connected_ns, reported_ns;
 };
 

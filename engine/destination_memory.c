@@ -79,7 +79,7 @@ static int add(struct rf_destination *d, uint32_t id, uint32_t block, struct rf_
 	if (!r)
 		return rf_fail(e, RF_E_FAILED, "no memory for a registration");
 	*r = (struct rf_registration){
-		.task = {.done = registered, .owner = r}, .d = d, .id = id, .block = block, .run = run};
+	    .task = {.done = registered, .owner = r}, .d = d, .id = id, .block = block, .run = run};
 	d->by_id[id] = r;
 	d->registered_bytes += bytes;
 	d->engine->stats->registrations++;
@@ -202,7 +202,7 @@ int rf_destination_zero(struct rf_destination *d, const struct rf_message *m, st
 		if (!job)
 			return rf_fail(e, RF_E_FAILED, "no memory for a ZERO");
 		*job = (struct zero_job){
-			.task = {.done = zero_done, .owner = job}, .d = d, .block = d->guest->blocks[block], .run = run};
+		    .task = {.done = zero_done, .owner = job}, .d = d, .block = d->guest->blocks[block], .run = run};
 		if (rf_peer_run(&d->peer, &job->task, zero_run, job, e)) {
 			free(job);
 			return -1;
@@ -223,7 +223,8 @@ int rf_destination_round_end(struct rf_destination *d, unsigned lane, const stru
 
 	if (rf_in_end(&in, m, e))
 		return -1;
-	if (round != d->round || d->complete || d->lane_ended[lane] || final > 1 || (d->lanes_ended && final != d->final))
+	if (round != d->round || d->complete || d->lane_ended[lane] || final > 1 ||
+	    (d->lanes_ended && final != d->final))
 		return rf_fail(e, RF_E_FAILED, "the peer ended a round that it had not begun");
 	if (lane == RF_LANE_CONTROL && count != d->zero_runs)
 		return rf_fail(e, RF_E_FAILED, "of the round's %llu ZERO runs %llu arrived", (unsigned long long)count,

@@ -15,12 +15,12 @@
 #include <stdint.h>
 
 enum rf_engine_phase { /* lib/ pins them to the public RF_PHASE_* */
-	RF_ENGINE_LISTENING,
-	RF_ENGINE_SETUP,
-	RF_ENGINE_ROUNDS,
-	RF_ENGINE_SWITCHOVER,
-	RF_ENGINE_RUNNING,
-	RF_ENGINE_UNDOING,
+		       RF_ENGINE_LISTENING,
+		       RF_ENGINE_SETUP,
+		       RF_ENGINE_ROUNDS,
+		       RF_ENGINE_SWITCHOVER,
+		       RF_ENGINE_RUNNING,
+		       RF_ENGINE_UNDOING,
 };
 
 struct rf_engine_progress {
@@ -32,17 +32,17 @@ struct rf_engine_progress {
 
 struct rf_engine {
 	/* given by lib/ */
-	struct rf_fabric *fabric;           /* source: open, the engine connects it; destination: listening */
-	struct rf_uri uri;                  /* source: where to connect to */
+	struct rf_fabric *fabric; /* source: open, the engine connects it; destination: listening */
+	struct rf_uri uri;        /* source: where to connect to */
 	struct rf_guest *guest;
-	struct rf_options *options;         /* destination: those on the wire are overwritten by the source's */
+	struct rf_options *options; /* destination: those on the wire are overwritten by the source's */
 	const struct rf_log *log;
 	struct rf_stats *stats;
-	uint8_t id[16];                     /* source: random, never used before; destination: the peer's, once known */
+	uint8_t id[16]; /* source: random, never used before; destination: the peer's, once known */
 	void (*progress)(void *arg, const struct rf_engine_progress *p); /* may be NULL */
 	void *progress_arg;
-	const atomic_bool *cancelled;       /* set before fabric->wake() */
-	const char *name;                   /* of this host or process, for the peer's log */
+	const atomic_bool *cancelled; /* set before fabric->wake() */
+	const char *name;             /* of this host or process, for the peer's log */
 
 	/* the engine's own */
 	void *side;

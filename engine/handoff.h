@@ -20,29 +20,39 @@ enum rf_owner {
 	RF_SOURCE_UNDONE,      /* the move failed; put back */
 	RF_SOURCE_UNKNOWN,     /* no answer to COMMIT: stays stopped */
 	/* destination */
-	RF_DEST_EMPTY,         /* nothing of it is here */
-	RF_DEST_FILLING,       /* memory is being written */
-	RF_DEST_LOADING,       /* load() was called */
-	RF_DEST_LOADED,        /* complete, READY said; the source owns it */
-	RF_DEST_OWNER,         /* COMMIT was received: ours */
-	RF_DEST_RUNNING,       /* it runs here */
-	RF_DEST_DISCARDED,     /* can never run here */
-	RF_DEST_STUCK,         /* could be neither run nor discarded */
+	RF_DEST_EMPTY,     /* nothing of it is here */
+	RF_DEST_FILLING,   /* memory is being written */
+	RF_DEST_LOADING,   /* load() was called */
+	RF_DEST_LOADED,    /* complete, READY said; the source owns it */
+	RF_DEST_OWNER,     /* COMMIT was received: ours */
+	RF_DEST_RUNNING,   /* it runs here */
+	RF_DEST_DISCARDED, /* can never run here */
+	RF_DEST_STUCK,     /* could be neither run nor discarded */
 	RF_OWNER_STATES,
 };
 
 enum rf_owner_step {
-	RF_STEP_PAUSE, RF_STEP_PAUSED, RF_STEP_COMMIT, RF_STEP_CONFIRMED, RF_STEP_DISCARDED_THERE, RF_STEP_FAILED,
-	RF_STEP_FILL, RF_STEP_LOAD, RF_STEP_LOADED, RF_STEP_RUN, RF_STEP_DISCARD, RF_STEP_DISCARD_FAILED,
+	RF_STEP_PAUSE,
+	RF_STEP_PAUSED,
+	RF_STEP_COMMIT,
+	RF_STEP_CONFIRMED,
+	RF_STEP_DISCARDED_THERE,
+	RF_STEP_FAILED,
+	RF_STEP_FILL,
+	RF_STEP_LOAD,
+	RF_STEP_LOADED,
+	RF_STEP_RUN,
+	RF_STEP_DISCARD,
+	RF_STEP_DISCARD_FAILED,
 	RF_OWNER_STEPS,
 };
 
 /* What is allowed in a state, beside the enum that names it. */
 struct rf_owner_rule {
 	const char *name;
-	bool source_may_run; /* the source's guest may run, now or after an undo() */
-	bool dest_may_run;   /* resume() may be called, or has been */
-	bool may_cancel;     /* a cancellation is obeyed */
+	bool source_may_run;     /* the source's guest may run, now or after an undo() */
+	bool dest_may_run;       /* resume() may be called, or has been */
+	bool may_cancel;         /* a cancellation is obeyed */
 	enum rf_code on_failure; /* what the side's call returns when it fails in this state */
 };
 

@@ -28,8 +28,8 @@ static int open_staging(struct rf_lanes *l, struct rf_lane *lane, struct rf_erro
 		return rf_fail(e, RF_E_FAILED, "no memory for staging");
 	lane->staging_task = (struct rf_task){.done = staging_registered, .owner = lane};
 	lane->staging_ready = !f->limits.local_keys;
-	if (f->limits.local_keys && f->ops->reg(f, lane->staging, STAGING_BYTES, RF_ACCESS_LOCAL_READ,
-						(uintptr_t)&lane->staging_task))
+	if (f->limits.local_keys &&
+	    f->ops->reg(f, lane->staging, STAGING_BYTES, RF_ACCESS_LOCAL_READ, (uintptr_t)&lane->staging_task))
 		return rf_fail(e, RF_E_FAILED, "cannot register the staging ring");
 	return 0;
 }
@@ -37,11 +37,11 @@ static int open_staging(struct rf_lanes *l, struct rf_lane *lane, struct rf_erro
 int rf_lanes_open(struct rf_lanes *l, struct rf_peer *peer, bool staged, struct rf_error *e)
 {
 	*l = (struct rf_lanes){
-		.peer = peer,
-		.n = peer->fabric->limits.lanes,
-		.current = 1,
-		.depth = peer->fabric->limits.queue_depth,
-		.writes_per_chunk = (uint32_t)peer->engine->options->writes_per_chunk,
+	    .peer = peer,
+	    .n = peer->fabric->limits.lanes,
+	    .current = 1,
+	    .depth = peer->fabric->limits.queue_depth,
+	    .writes_per_chunk = (uint32_t)peer->engine->options->writes_per_chunk,
 	};
 	assert(l->n >= 1 && l->n <= RF_LANES_MAX && l->depth);
 	l->lanes = calloc(l->n + 1, sizeof(*l->lanes));

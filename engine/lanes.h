@@ -17,27 +17,27 @@ struct rf_flight {
 };
 
 struct rf_lane {
-	struct rf_flight *ring;        /* posted and batched, oldest first */
-	uint32_t head, count;          /* count <= depth */
+	struct rf_flight *ring; /* posted and batched, oldest first */
+	uint32_t head, count;   /* count <= depth */
 	uint64_t in_flight_bytes;
 	struct rf_write batch[RF_BATCH_WRITES];
 	uint32_t nbatch;
 	uint64_t batch_bytes;
-	uint8_t *staging;              /* NULL: pages are sent from where they are */
+	uint8_t *staging; /* NULL: pages are sent from where they are */
 	uint64_t staging_at, staging_used;
 	struct rf_key staging_key;
 	bool staging_ready;
 	struct rf_task staging_task;
-	uint64_t round_writes;         /* posted in this round, for ROUND_END */
+	uint64_t round_writes; /* posted in this round, for ROUND_END */
 };
 
 struct rf_lanes {
 	struct rf_peer *peer;
-	struct rf_lane *lanes;         /* 1 to n; 0 is not used */
+	struct rf_lane *lanes; /* 1 to n; 0 is not used */
 	unsigned n, current;
 	uint32_t depth;
-	uint32_t in_flight;            /* writes of all lanes, batched ones included */
-	uint32_t writes_per_chunk;     /* 0: no limit */
+	uint32_t in_flight;        /* writes of all lanes, batched ones included */
+	uint32_t writes_per_chunk; /* 0: no limit */
 	struct rf_error failed;
 };
 

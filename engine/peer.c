@@ -18,13 +18,13 @@ struct rf_outgoing {
 void rf_peer_init(struct rf_peer *p, struct rf_engine *engine, bool is_source, void *side)
 {
 	*p = (struct rf_peer){
-		.fabric = engine->fabric,
-		.engine = engine,
-		.is_source = is_source,
-		.phase = RF_WIRE_HELLO,
-		.activity = "setting up",
-		.may_cancel = true,
-		.side = side,
+	    .fabric = engine->fabric,
+	    .engine = engine,
+	    .is_source = is_source,
+	    .phase = RF_WIRE_HELLO,
+	    .activity = "setting up",
+	    .may_cancel = true,
+	    .side = side,
 	};
 	p->outbox_end = &p->outbox;
 	p->heard_ns = p->pinged_ns = rf_peer_now(p);

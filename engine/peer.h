@@ -25,10 +25,10 @@ struct rf_peer {
 	struct rf_fabric *fabric;
 	struct rf_engine *engine;
 	bool is_source;
-	enum rf_wire_phase phase;  /* what messages are welcome */
-	const char *activity;      /* what this side is busy with: told in PONG */
-	bool may_cancel;           /* a cancellation ends the pump */
-	bool deaf;                 /* the move has ended: only tasks are still waited for */
+	enum rf_wire_phase phase; /* what messages are welcome */
+	const char *activity;     /* what this side is busy with: told in PONG */
+	bool may_cancel;          /* a cancellation ends the pump */
+	bool deaf;                /* the move has ended: only tasks are still waited for */
 
 	/* The side's handlers. A message handler that returns -1 ends the migration. */
 	int (*message)(void *side, unsigned lane, const struct rf_message *m, struct rf_error *e);
@@ -36,17 +36,17 @@ struct rf_peer {
 	void (*idle)(void *side); /* after every batch of events: progress, batched answers */
 	void *side;
 
-	unsigned tasks;            /* given to run(), not done yet */
+	unsigned tasks; /* given to run(), not done yet */
 	uint64_t sequence_out[RF_LANES_MAX + 1], sequence_in[RF_LANES_MAX + 1];
 	struct rf_outgoing *outbox, **outbox_end;
-	int64_t heard_ns;          /* when the peer last gave a sign of life */
+	int64_t heard_ns; /* when the peer last gave a sign of life */
 	int64_t pinged_ns;
-	int64_t round_trip_ns;     /* shortest PING to PONG so far; 0: not known */
-	uint64_t messages_bytes;   /* sent */
-	bool lost;                 /* the fabric said so */
-	bool aborted;              /* the peer said ABORT */
-	struct rf_error ended;     /* why, once lost or aborted */
-	struct rf_out out;         /* scratch for rf_peer_begin */
+	int64_t round_trip_ns;   /* shortest PING to PONG so far; 0: not known */
+	uint64_t messages_bytes; /* sent */
+	bool lost;               /* the fabric said so */
+	bool aborted;            /* the peer said ABORT */
+	struct rf_error ended;   /* why, once lost or aborted */
+	struct rf_out out;       /* scratch for rf_peer_begin */
 };
 
 void rf_peer_init(struct rf_peer *p, struct rf_engine *engine, bool is_source, void *side);

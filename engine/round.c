@@ -170,11 +170,11 @@ static int post(struct rf_round *r, unsigned lane, const struct rf_span *span, c
 	struct rf_sets *set = &r->scan->sets[r->writer.block];
 	uint64_t first = r->writer.page, pages = length >> RF_PAGE_SHIFT;
 	struct rf_write w = {
-		.local = local,
-		.lkey = r->staged ? r->lanes->lanes[lane].staging_key : span->lkey,
-		.remote = span->remote + ((first - span->first) << RF_PAGE_SHIFT),
-		.rkey = span->rkey,
-		.length = length,
+	    .local = local,
+	    .lkey = r->staged ? r->lanes->lanes[lane].staging_key : span->lkey,
+	    .remote = span->remote + ((first - span->first) << RF_PAGE_SHIFT),
+	    .rkey = span->rkey,
+	    .length = length,
 	};
 	rf_pages_remove(&set->to_send, first, pages);
 	rf_pages_add(&set->ever_sent, first, pages);

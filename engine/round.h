@@ -35,14 +35,14 @@ struct rf_round {
 	bool final;
 	struct rf_round_stats now, last; /* last: the one that was drained */
 	struct rf_position writer, ahead;
-	struct rf_chunk *current;  /* the writer's */
-	uint64_t ahead_bytes;      /* wanted and not written yet */
-	uint64_t written_bytes;    /* of this round, also after its drain */
-	uint64_t told_slices;      /* whose ZEROs were sent */
-	uint64_t zero_runs;        /* sent in this round, for ROUND_END */
+	struct rf_chunk *current;      /* the writer's */
+	uint64_t ahead_bytes;          /* wanted and not written yet */
+	uint64_t written_bytes;        /* of this round, also after its drain */
+	uint64_t told_slices;          /* whose ZEROs were sent */
+	uint64_t zero_runs;            /* sent in this round, for ROUND_END */
 	int64_t started_ns, posted_ns; /* posted: the last write of the round */
-	bool ended;                /* ROUND_END was sent */
-	bool drained;              /* ROUND_OK came */
+	bool ended;                    /* ROUND_END was sent */
+	bool drained;                  /* ROUND_OK came */
 };
 
 /* Asked whenever the writer looks up, once the scan has ended: 1 leave the rest for later, 0 go on, -1 failed. */

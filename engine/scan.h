@@ -35,19 +35,19 @@ struct rf_scan {
 	struct rf_peer *peer;
 	struct rf_guest *guest;
 	struct rf_tracker *tracker;
-	struct rf_sets *sets;          /* per block */
-	uint64_t *first_slice;         /* per block, and one more */
+	struct rf_sets *sets;  /* per block */
+	uint64_t *first_slice; /* per block, and one more */
 	struct rf_scan_job *jobs, *free_jobs;
 
 	enum rf_scan_kind kind;
-	uint8_t *finished;             /* per slice */
+	uint8_t *finished;                 /* per slice */
 	uint64_t submitted, ready, slices; /* of this scan; `ready` is a prefix */
-	uint64_t data_pages;           /* extents, in round 0 */
-	uint64_t dirty_pages;          /* to send and zero together */
-	uint64_t send_pages;           /* to send, of ready slices */
+	uint64_t data_pages;               /* extents, in round 0 */
+	uint64_t dirty_pages;              /* to send and zero together */
+	uint64_t send_pages;               /* to send, of ready slices */
 	uint64_t zero_pages;
-	int64_t started_ns, ended_ns;  /* ended: 0 while it goes on */
-	struct rf_error failed;        /* code RF_E_NONE: not */
+	int64_t started_ns, ended_ns; /* ended: 0 while it goes on */
+	struct rf_error failed;       /* code RF_E_NONE: not */
 };
 
 int rf_scan_open(struct rf_scan *s, struct rf_peer *peer, struct rf_tracker *tracker, struct rf_error *e);

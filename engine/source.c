@@ -130,26 +130,28 @@ static int open_parts(struct rf_source *s, struct rf_error *e)
 	uint64_t max_write = o->max_write_bytes;
 
 	if (s->tracker->ops->staged && o->source_memory == RF_SOURCE_DIRECT)
-		return rf_fail(e, RF_E_USAGE, "the tracker %s needs staged pages, --source-memory direct rules them out",
+		return rf_fail(e, RF_E_USAGE,
+			       "the tracker %s needs staged pages, --source-memory direct rules them out",
 			       s->tracker->ops->name);
-	if (rf_chunks_open(&s->chunks, &s->peer, s->engine->stats, e) || rf_lanes_open(&s->lanes, &s->peer, staged, e) ||
-	    rf_scan_open(&s->scan, &s->peer, s->tracker, e))
+	if (rf_chunks_open(&s->chunks, &s->peer, s->engine->stats, e) ||
+	    rf_lanes_open(&s->lanes, &s->peer, staged, e) || rf_scan_open(&s->scan, &s->peer, s->tracker, e))
 		return -1;
 	s->round = (struct rf_round){
-		.peer = &s->peer,
-		.guest = s->guest,
-		.tracker = s->tracker,
-		.chunks = &s->chunks,
-		.lanes = &s->lanes,
-		.scan = &s->scan,
-		.ahead_limit_bytes = o->register_mode == RF_REGISTER_PIN_ALL ? UINT64_MAX : o->register_ahead_bytes,
-		.staged = staged,
+	    .peer = &s->peer,
+	    .guest = s->guest,
+	    .tracker = s->tracker,
+	    .chunks = &s->chunks,
+	    .lanes = &s->lanes,
+	    .scan = &s->scan,
+	    .ahead_limit_bytes = o->register_mode == RF_REGISTER_PIN_ALL ? UINT64_MAX : o->register_ahead_bytes,
+	    .staged = staged,
 	};
 	rf_pace_init(&s->round.pace, o->max_bandwidth);
 	/* With a limit, a single write is a small part of a second. */
 	if (o->max_bandwidth && max_write > o->max_bandwidth / 200)
-		max_write = o->max_bandwidth / 200 < RF_PAGE_BYTES ? RF_PAGE_BYTES
-								   : o->max_bandwidth / 200 / RF_PAGE_BYTES * RF_PAGE_BYTES;
+		max_write = o->max_bandwidth / 200 < RF_PAGE_BYTES
+				? RF_PAGE_BYTES
+				: o->max_bandwidth / 200 / RF_PAGE_BYTES * RF_PAGE_BYTES;
 	if (max_write > s->peer.fabric->limits.max_write_bytes)
 		max_write = s->peer.fabric->limits.max_write_bytes;
 	s->round.max_write_bytes = (uint32_t)max_write;
@@ -227,7 +229,8 @@ static void unknown(struct rf_source *s, struct rf_error *e)
 	struct rf_error why = *e;
 	s->owner = rf_owner_after(s->owner, RF_STEP_FAILED);
 	rf_fail(e, RF_E_UNKNOWN,
-		"the guest was handed over, but the destination's word that it runs did not come (%.200s): it stays stopped "
+		"the guest was handed over, but the destination's word that it runs did not come (%.200s): it stays "
+		"stopped "
 		"here; look whether it runs at the destination, and only if it does not and never will, resume it here",
 		why.text);
 }

@@ -25,21 +25,21 @@ struct rf_source {
 	struct rf_costs costs;
 
 	enum rf_owner owner;
-	bool was_running;          /* what the destination shall restore */
-	bool agreed;               /* the destination said BLOCKS_OK */
-	bool touched;              /* prepare() was called: undo() is due after a failure */
-	bool tracking;             /* armed: drop() is due */
+	bool was_running; /* what the destination shall restore */
+	bool agreed;      /* the destination said BLOCKS_OK */
+	bool touched;     /* prepare() was called: undo() is due after a failure */
+	bool tracking;    /* armed: drop() is due */
 	bool heard_hello, heard_blocks_ok, heard_ready, heard_running, heard_discarded;
-	uint64_t load_ns;          /* as the destination measured it */
-	char refused[400];         /* DISCARDED: why */
+	uint64_t load_ns;  /* as the destination measured it */
+	char refused[400]; /* DISCARDED: why */
 	char facts[RF_FACTS_BYTES];
 
 	enum rf_engine_phase phase;
 	int64_t connected_ns, stopped_ns, reported_ns;
 	uint64_t previous_dirty_bytes;
 	int64_t previous_sync_ns;
-	bool decided;              /* about this round */
-	bool leave;                /* what was decided */
+	bool decided; /* about this round */
+	bool leave;   /* what was decided */
 };
 
 /* source_report.c: progress and the statistics of a whole move */

@@ -21,16 +21,16 @@ void rf_source_report(struct rf_source *s, bool round_ended)
 		return;
 	const struct rf_stats *stats = engine->stats;
 	struct rf_engine_progress p = {
-		.phase = s->phase,
-		.round_ended = round_ended,
-		.round = r->number - (round_ended ? 1 : 0),
-		.sent_bytes = stats->normal_bytes + r->now.bytes,
-		.left_bytes = r->scan ? rf_round_left_bytes(r) : 0,
-		.dirty_bytes = r->scan && s->scan.kind == RF_SCAN_COLLECT ? s->scan.dirty_pages << RF_PAGE_SHIFT : 0,
-		.bytes_per_second = round_ended ? r->last.bytes_per_second : rate_so_far(r, now),
-		.dirty_bytes_per_second = stats->nrounds > 1 ? stats->rounds[stats->nrounds - 2].dirty_bytes_per_second : 0,
-		.predicted_downtime_ns = stats->predicted_downtime_ns,
-		.elapsed_ns = s->connected_ns ? (uint64_t)(now - s->connected_ns) : 0,
+	    .phase = s->phase,
+	    .round_ended = round_ended,
+	    .round = r->number - (round_ended ? 1 : 0),
+	    .sent_bytes = stats->normal_bytes + r->now.bytes,
+	    .left_bytes = r->scan ? rf_round_left_bytes(r) : 0,
+	    .dirty_bytes = r->scan && s->scan.kind == RF_SCAN_COLLECT ? s->scan.dirty_pages << RF_PAGE_SHIFT : 0,
+	    .bytes_per_second = round_ended ? r->last.bytes_per_second : rate_so_far(r, now),
+	    .dirty_bytes_per_second = stats->nrounds > 1 ? stats->rounds[stats->nrounds - 2].dirty_bytes_per_second : 0,
+	    .predicted_downtime_ns = stats->predicted_downtime_ns,
+	    .elapsed_ns = s->connected_ns ? (uint64_t)(now - s->connected_ns) : 0,
 	};
 	engine->progress(engine->progress_arg, &p);
 }
@@ -45,9 +45,9 @@ void rf_source_idle(void *side)
 void rf_source_phase(struct rf_source *s, enum rf_engine_phase phase)
 {
 	static const char *const activities[] = {
-		[RF_ENGINE_LISTENING] = "listening",    [RF_ENGINE_SETUP] = "setting up",
-		[RF_ENGINE_ROUNDS] = "copying memory",  [RF_ENGINE_SWITCHOVER] = "switching over",
-		[RF_ENGINE_RUNNING] = "cleaning up",    [RF_ENGINE_UNDOING] = "putting the guest back",
+	    [RF_ENGINE_LISTENING] = "listening",   [RF_ENGINE_SETUP] = "setting up",
+	    [RF_ENGINE_ROUNDS] = "copying memory", [RF_ENGINE_SWITCHOVER] = "switching over",
+	    [RF_ENGINE_RUNNING] = "cleaning up",   [RF_ENGINE_UNDOING] = "putting the guest back",
 	};
 	s->phase = phase;
 	s->peer.activity = activities[phase];

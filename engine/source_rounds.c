@@ -38,8 +38,7 @@ static void log_decision(struct rf_source *s, const char *verdict)
 {
 	char left[32], rate[32], downtime[32], limit[32];
 	rf_log(s->engine->log, RF_LOG_INFO, "round %llu: %s left at %s/s, predicted downtime %s, limit %s: %s",
-	       (unsigned long long)s->round.number,
-	       rf_format_size(rf_round_left_bytes(&s->round), left, sizeof(left)),
+	       (unsigned long long)s->round.number, rf_format_size(rf_round_left_bytes(&s->round), left, sizeof(left)),
 	       rf_format_size(s->costs.bytes_per_second, rate, sizeof(rate)),
 	       rf_format_duration(s->engine->stats->predicted_downtime_ns, downtime, sizeof(downtime)),
 	       rf_format_duration(s->engine->options->downtime_limit_ns, limit, sizeof(limit)), verdict);
@@ -72,7 +71,8 @@ static int check_timeout(struct rf_source *s, struct rf_error *e)
 	char text[32];
 	if (!limit || (uint64_t)(rf_peer_now(&s->peer) - s->connected_ns) < limit)
 		return 0;
-	return rf_fail(e, RF_E_FAILED, "the guest's memory did not get small enough to switch over within %s (see --timeout)",
+	return rf_fail(e, RF_E_FAILED,
+		       "the guest's memory did not get small enough to switch over within %s (see --timeout)",
 		       rf_format_duration(limit, text, sizeof(text)));
 }
 
@@ -101,8 +101,8 @@ static bool threshold_reached(struct rf_source *s)
 {
 	const struct rf_options *o = s->engine->options;
 	uint64_t rate = s->round.now.bytes >= LEARN_BYTES
-				? per_second(s->round.now.bytes, rf_peer_now(&s->peer) - s->round.started_ns)
-				: s->costs.bytes_per_second;
+			    ? per_second(s->round.now.bytes, rf_peer_now(&s->peer) - s->round.started_ns)
+			    : s->costs.bytes_per_second;
 	if (o->switchover != RF_SWITCHOVER_THRESHOLD || !rate)
 		return false;
 	s->costs.bytes_per_second = rate;

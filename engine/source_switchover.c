@@ -145,7 +145,8 @@ static int hand_off(struct rf_source *s, int64_t *mark, struct rf_error *e)
 		return -1;
 	if (s->heard_discarded) {
 		s->owner = rf_owner_after(s->owner, RF_STEP_DISCARDED_THERE);
-		return rf_fail(e, RF_E_FAILED, "the destination could not run the guest and has discarded it: %s", s->refused);
+		return rf_fail(e, RF_E_FAILED, "the destination could not run the guest and has discarded it: %s",
+			       s->refused);
 	}
 	s->owner = rf_owner_after(s->owner, RF_STEP_CONFIRMED);
 	stats->downtime_hand_off_ns = since(s, mark);

@@ -3,55 +3,61 @@
 
 #include <stdlib.h>
 
-#define STAT(field, text) {#field, text, offsetof(struct rf_stats, field)}
-#define ROUND(field, text) {#field, text, offsetof(struct rf_round_stats, field)}
+#define STAT(field, text)                                      \
+	{                                                      \
+#field, text, offsetof(struct rf_stats, field) \
+	}
+#define ROUND(field, text)                                           \
+	{                                                            \
+#field, text, offsetof(struct rf_round_stats, field) \
+	}
 
 const struct rf_stat_name rf_stat_table[] = {
-	STAT(setup_ns, "from the connection to the start of round 0"),
-	STAT(total_ns, "from the connection until the guest ran at the destination"),
-	STAT(downtime_ns, "from the guest's stop to its run at the destination"),
-	STAT(predicted_downtime_ns, "the downtime predicted when the switchover was decided"),
-	STAT(downtime_pause_ns, "downtime: stopping the guest"),
-	STAT(downtime_save_ns, "downtime: saving the device state"),
-	STAT(downtime_scan_ns, "downtime: the last sync"),
-	STAT(downtime_final_pass_ns, "downtime: the writes after the pause, drained"),
-	STAT(downtime_verify_ns, "downtime: comparing digests (--verify)"),
-	STAT(downtime_load_ns, "downtime: loading the device state at the destination"),
-	STAT(downtime_hand_off_ns, "downtime: COMMIT to RUNNING"),
-	STAT(final_bytes_per_second, "bandwidth of the final pass"),
-	STAT(state_bytes, "device state"),
-	STAT(ram_total_bytes, "guest memory"),
-	STAT(ram_data_bytes, "guest memory that held data when round 0 began"),
-	STAT(transferred_bytes, "all bytes handed to the fabric, messages included"),
-	STAT(normal_bytes, "page data sent"),
-	STAT(normal_pages, "pages sent as data"),
-	STAT(duplicate_pages, "pages found to be zero, and so not sent as data"),
-	STAT(dirty_sync_count, "syncs of the dirty pages"),
-	STAT(page_bytes, "size of a page"),
-	STAT(registrations, "registrations asked for"),
-	STAT(registered_bytes, "bytes registered, each time counted"),
-	STAT(register_ns, "time from asking for a registration until it was ready, summed over all"),
-	STAT(released_registrations, "registrations given up to stay below max-pinned"),
-	STAT(lanes, "lanes used"),
-	{NULL, NULL, 0},
+    STAT(setup_ns, "from the connection to the start of round 0"),
+    STAT(total_ns, "from the connection until the guest ran at the destination"),
+    STAT(downtime_ns, "from the guest's stop to its run at the destination"),
+    STAT(predicted_downtime_ns, "the downtime predicted when the switchover was decided"),
+    STAT(downtime_pause_ns, "downtime: stopping the guest"),
+    STAT(downtime_save_ns, "downtime: saving the device state"),
+    STAT(downtime_scan_ns, "downtime: the last sync"),
+    STAT(downtime_final_pass_ns, "downtime: the writes after the pause, drained"),
+    STAT(downtime_verify_ns, "downtime: comparing digests (--verify)"),
+    STAT(downtime_load_ns, "downtime: loading the device state at the destination"),
+    STAT(downtime_hand_off_ns, "downtime: COMMIT to RUNNING"),
+    STAT(final_bytes_per_second, "bandwidth of the final pass"),
+    STAT(state_bytes, "device state"),
+    STAT(ram_total_bytes, "guest memory"),
+    STAT(ram_data_bytes, "guest memory that held data when round 0 began"),
+    STAT(transferred_bytes, "all bytes handed to the fabric, messages included"),
+    STAT(normal_bytes, "page data sent"),
+    STAT(normal_pages, "pages sent as data"),
+    STAT(duplicate_pages, "pages found to be zero, and so not sent as data"),
+    STAT(dirty_sync_count, "syncs of the dirty pages"),
+    STAT(page_bytes, "size of a page"),
+    STAT(registrations, "registrations asked for"),
+    STAT(registered_bytes, "bytes registered, each time counted"),
+    STAT(register_ns, "time from asking for a registration until it was ready, summed over all"),
+    STAT(released_registrations, "registrations given up to stay below max-pinned"),
+    STAT(lanes, "lanes used"),
+    {NULL, NULL, 0},
 };
 
 const struct rf_stat_name rf_round_stat_table[] = {
-	ROUND(bytes, "page data sent"),
-	ROUND(pages, "pages sent as data"),
-	ROUND(zero_pages, "pages found to be zero"),
-	ROUND(writes, "one-sided writes"),
-	ROUND(duration_ns, "from the sync to the destination's word that all has arrived"),
-	ROUND(scan_ns, "until the last slice of the sync was there"),
-	ROUND(drain_ns, "from the last write to the destination's word that all has arrived"),
-	ROUND(bytes_per_second, "page data over duration"),
-	ROUND(dirty_bytes, "written by the guest while the round went on"),
-	ROUND(dirty_bytes_per_second, "the same over duration"),
-	ROUND(wait_key_ns, "waited for a registration"),
-	ROUND(wait_queue_ns, "waited for room on the lanes"),
-	ROUND(wait_scan_ns, "waited for the next slice of the sync"),
-	ROUND(wait_pace_ns, "waited because of max-bandwidth"),
-	{NULL, NULL, 0},
+    ROUND(bytes, "page data sent"),
+    ROUND(pages, "pages sent as data"),
+    ROUND(zero_pages, "pages found to be zero"),
+    ROUND(writes, "one-sided writes"),
+    ROUND(duration_ns, "from the sync to the destination's word that all has arrived"),
+    ROUND(scan_ns, "until the last slice of the sync was there"),
+    ROUND(drain_ns, "from the last write to the destination's word that all has arrived"),
+    ROUND(bytes_per_second, "page data over duration"),
+    ROUND(dirty_bytes, "written by the guest while the round went on"),
+    ROUND(dirty_bytes_per_second, "the same over duration"),
+    ROUND(wait_key_ns, "waited for a registration"),
+    ROUND(wait_queue_ns, "waited for room on the lanes"),
+    ROUND(wait_scan_ns, "waited for the next slice of the sync"),
+    ROUND(wait_pace_ns, "waited because of max-bandwidth"),
+    {NULL, NULL, 0},
 };
 
 int rf_stats_add_round(struct rf_stats *s, const struct rf_round_stats *round)

@@ -7,28 +7,28 @@
 #include <stdint.h>
 
 struct rf_round_stats {
-	uint64_t bytes;             /* page data written */
-	uint64_t pages;             /* of 4 KiB */
-	uint64_t zero_pages;        /* found to be zero: not sent, or told in a few bytes */
-	uint64_t writes;            /* one-sided writes */
-	uint64_t duration_ns;       /* sync to ROUND_OK */
-	uint64_t scan_ns;           /* until the last slice was collected */
-	uint64_t drain_ns;          /* from the last write posted to ROUND_OK */
+	uint64_t bytes;       /* page data written */
+	uint64_t pages;       /* of 4 KiB */
+	uint64_t zero_pages;  /* found to be zero: not sent, or told in a few bytes */
+	uint64_t writes;      /* one-sided writes */
+	uint64_t duration_ns; /* sync to ROUND_OK */
+	uint64_t scan_ns;     /* until the last slice was collected */
+	uint64_t drain_ns;    /* from the last write posted to ROUND_OK */
 	uint64_t bytes_per_second;
-	uint64_t dirty_bytes;       /* written by the guest while the round went on */
+	uint64_t dirty_bytes; /* written by the guest while the round went on */
 	uint64_t dirty_bytes_per_second;
-	uint64_t wait_key_ns;       /* nothing to do but wait for a registration */
-	uint64_t wait_queue_ns;     /* … for room on the lanes */
-	uint64_t wait_scan_ns;      /* … for the next slice of the scan */
-	uint64_t wait_pace_ns;      /* … because of max-bandwidth */
+	uint64_t wait_key_ns;   /* nothing to do but wait for a registration */
+	uint64_t wait_queue_ns; /* … for room on the lanes */
+	uint64_t wait_scan_ns;  /* … for the next slice of the scan */
+	uint64_t wait_pace_ns;  /* … because of max-bandwidth */
 };
 
 struct rf_stats {
-	uint64_t setup_ns;          /* connected until round 0 begins */
-	uint64_t total_ns;          /* connected until it runs at the destination */
-	uint64_t downtime_ns;       /* from the guest's stop to its run at the other side */
+	uint64_t setup_ns;              /* connected until round 0 begins */
+	uint64_t total_ns;              /* connected until it runs at the destination */
+	uint64_t downtime_ns;           /* from the guest's stop to its run at the other side */
 	uint64_t predicted_downtime_ns; /* what was predicted when the decision to switch over was taken */
-	uint64_t downtime_pause_ns; /* parts of the downtime, in their order */
+	uint64_t downtime_pause_ns;     /* parts of the downtime, in their order */
 	uint64_t downtime_save_ns;
 	uint64_t downtime_scan_ns;
 	uint64_t downtime_final_pass_ns;
@@ -42,12 +42,12 @@ struct rf_stats {
 	uint64_t transferred_bytes; /* everything handed to the fabric, messages included */
 	uint64_t normal_bytes;      /* page data */
 	uint64_t normal_pages;
-	uint64_t duplicate_pages;   /* zero pages */
-	uint64_t dirty_sync_count;  /* syncs, the first scan not counted */
-	uint64_t page_bytes;        /* 4096 */
+	uint64_t duplicate_pages;  /* zero pages */
+	uint64_t dirty_sync_count; /* syncs, the first scan not counted */
+	uint64_t page_bytes;       /* 4096 */
 	uint64_t registrations;
 	uint64_t registered_bytes;
-	uint64_t register_ns;       /* sum over all, asked to ready */
+	uint64_t register_ns; /* sum over all, asked to ready */
 	uint64_t released_registrations;
 	uint64_t lanes;
 	struct rf_round_stats *rounds; /* that have ended */

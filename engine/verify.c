@@ -141,8 +141,11 @@ int rf_verify_digest(struct rf_verify_destination *v, const struct rf_message *m
 		struct rf_verify_job *job = calloc(1, sizeof(*job));
 		if (!job)
 			return rf_fail(e, RF_E_FAILED, "no memory for a digest");
-		*job = (struct rf_verify_job){
-			.task = {.done = check_done, .owner = job}, .all = v, .block = g->blocks[block], .run = run, .theirs = theirs};
+		*job = (struct rf_verify_job){.task = {.done = check_done, .owner = job},
+					      .all = v,
+					      .block = g->blocks[block],
+					      .run = run,
+					      .theirs = theirs};
 		if (rf_peer_run(v->peer, &job->task, check_run, job, e)) {
 			free(job);
 			return -1;

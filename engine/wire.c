@@ -13,29 +13,29 @@
 /* body_min is the fixed part of a body, or of its shortest list. RUNNING and DISCARDED are welcome to a source that has
  * given COMMIT, ABORT and REFUSED end whatever goes on. */
 const struct rf_message_rule rf_message_table[RF_MSG_TYPES] = {
-	/*                    name         source dest   data   phases        body */
-	[RF_MSG_HELLO]      = {"HELLO", true, true, false, IN(HELLO), 12, RF_BODY_BYTES_MAX},
-	[RF_MSG_BLOCKS]     = {"BLOCKS", true, false, false, IN(SETUP), 4, RF_BODY_BYTES_MAX},
-	[RF_MSG_BLOCKS_OK]  = {"BLOCKS_OK", false, true, false, IN(SETUP), 0, 0},
-	[RF_MSG_REFUSED]    = {"REFUSED", false, true, false, IN(HELLO) | IN(SETUP), 2, 1024},
-	[RF_MSG_REGISTER]   = {"REGISTER", true, false, false, IN(COPY), 24, RF_BODY_BYTES_MAX},
-	[RF_MSG_KEYS]       = {"KEYS", false, true, false, IN(COPY), 28, RF_BODY_BYTES_MAX},
-	[RF_MSG_RELEASE]    = {"RELEASE", true, false, false, IN(COPY), 4, RF_BODY_BYTES_MAX},
-	[RF_MSG_RELEASED]   = {"RELEASED", false, true, false, ALWAYS, 4, RF_BODY_BYTES_MAX},
-	[RF_MSG_ZERO]       = {"ZERO", true, false, false, IN(COPY), 20, RF_BODY_BYTES_MAX},
-	[RF_MSG_ROUND_END]  = {"ROUND_END", true, false, true, IN(COPY), 17, 17},
-	[RF_MSG_ROUND_OK]   = {"ROUND_OK", false, true, false, IN(COPY) | IN(LOADING), 8, 8},
-	[RF_MSG_STATE]      = {"STATE", true, false, false, IN(COPY), 1, RF_BODY_BYTES_MAX},
-	[RF_MSG_LOAD]       = {"LOAD", true, false, false, IN(COPY), 17, 17},
-	[RF_MSG_DIGEST]     = {"DIGEST", true, false, false, IN(COPY), 36, RF_BODY_BYTES_MAX},
-	[RF_MSG_DIGEST_OK]  = {"DIGEST_OK", false, true, false, IN(COPY), 8, 8},
-	[RF_MSG_READY]      = {"READY", false, true, false, IN(LOADING), 8, 8},
-	[RF_MSG_COMMIT]     = {"COMMIT", true, false, false, IN(LOADED) | IN(COMMITTED), 16, 16},
-	[RF_MSG_RUNNING]    = {"RUNNING", false, true, false, IN(COMMITTED), 16, 16},
-	[RF_MSG_DISCARDED]  = {"DISCARDED", false, true, false, IN(COMMITTED), 18, 1024},
-	[RF_MSG_ABORT]      = {"ABORT", true, true, false, ALWAYS, 3, 1024},
-	[RF_MSG_PING]       = {"PING", true, true, false, ALWAYS, 8, 8},
-	[RF_MSG_PONG]       = {"PONG", true, true, false, ALWAYS, 10, 1024},
+    /*                    name         source dest   data   phases        body */
+    [RF_MSG_HELLO] = {"HELLO", true, true, false, IN(HELLO), 12, RF_BODY_BYTES_MAX},
+    [RF_MSG_BLOCKS] = {"BLOCKS", true, false, false, IN(SETUP), 4, RF_BODY_BYTES_MAX},
+    [RF_MSG_BLOCKS_OK] = {"BLOCKS_OK", false, true, false, IN(SETUP), 0, 0},
+    [RF_MSG_REFUSED] = {"REFUSED", false, true, false, IN(HELLO) | IN(SETUP), 2, 1024},
+    [RF_MSG_REGISTER] = {"REGISTER", true, false, false, IN(COPY), 24, RF_BODY_BYTES_MAX},
+    [RF_MSG_KEYS] = {"KEYS", false, true, false, IN(COPY), 28, RF_BODY_BYTES_MAX},
+    [RF_MSG_RELEASE] = {"RELEASE", true, false, false, IN(COPY), 4, RF_BODY_BYTES_MAX},
+    [RF_MSG_RELEASED] = {"RELEASED", false, true, false, ALWAYS, 4, RF_BODY_BYTES_MAX},
+    [RF_MSG_ZERO] = {"ZERO", true, false, false, IN(COPY), 20, RF_BODY_BYTES_MAX},
+    [RF_MSG_ROUND_END] = {"ROUND_END", true, false, true, IN(COPY), 17, 17},
+    [RF_MSG_ROUND_OK] = {"ROUND_OK", false, true, false, IN(COPY) | IN(LOADING), 8, 8},
+    [RF_MSG_STATE] = {"STATE", true, false, false, IN(COPY), 1, RF_BODY_BYTES_MAX},
+    [RF_MSG_LOAD] = {"LOAD", true, false, false, IN(COPY), 17, 17},
+    [RF_MSG_DIGEST] = {"DIGEST", true, false, false, IN(COPY), 36, RF_BODY_BYTES_MAX},
+    [RF_MSG_DIGEST_OK] = {"DIGEST_OK", false, true, false, IN(COPY), 8, 8},
+    [RF_MSG_READY] = {"READY", false, true, false, IN(LOADING), 8, 8},
+    [RF_MSG_COMMIT] = {"COMMIT", true, false, false, IN(LOADED) | IN(COMMITTED), 16, 16},
+    [RF_MSG_RUNNING] = {"RUNNING", false, true, false, IN(COMMITTED), 16, 16},
+    [RF_MSG_DISCARDED] = {"DISCARDED", false, true, false, IN(COMMITTED), 18, 1024},
+    [RF_MSG_ABORT] = {"ABORT", true, true, false, ALWAYS, 3, 1024},
+    [RF_MSG_PING] = {"PING", true, true, false, ALWAYS, 8, 8},
+    [RF_MSG_PONG] = {"PONG", true, true, false, ALWAYS, 10, 1024},
 };
 
 /* ---- writing ---- */
@@ -127,14 +127,15 @@ int rf_message_parse(const void *data, size_t length, uint64_t sequence, struct 
 	memcpy(&number, p + 8, 8);
 	memcpy(&crc, p + length - RF_FRAME_TAIL_BYTES, 4);
 	if (said != length)
-		return rf_fail(e, RF_E_FAILED, "the peer sent a message of %zu bytes that says it has %u", length, said);
+		return rf_fail(e, RF_E_FAILED, "the peer sent a message of %zu bytes that says it has %u", length,
+			       said);
 	if (crc != rf_crc32c(p, length - RF_FRAME_TAIL_BYTES))
 		return rf_fail(e, RF_E_FAILED, "a message of the peer has a wrong checksum");
 	if (type >= RF_MSG_TYPES || !rf_message_table[type].name || flags)
 		return rf_fail(e, RF_E_FAILED, "the peer sent a message of the unknown type %u", type);
 	if (number != sequence)
-		return rf_fail(e, RF_E_FAILED, "the peer's %s has number %llu instead of %llu", rf_message_table[type].name,
-			       (unsigned long long)number, (unsigned long long)sequence);
+		return rf_fail(e, RF_E_FAILED, "the peer's %s has number %llu instead of %llu",
+			       rf_message_table[type].name, (unsigned long long)number, (unsigned long long)sequence);
 	m->type = type;
 	m->body = p + RF_FRAME_HEAD_BYTES;
 	m->length = length - RF_FRAME_BYTES;
@@ -152,7 +153,8 @@ int rf_message_allowed(const struct rf_message *m, bool from_source, unsigned la
 	if (!(rule->phases & 1u << phase))
 		return rf_fail(e, RF_E_FAILED, "the peer sent %s at the wrong time", rule->name);
 	if (m->length < rule->body_min || m->length > rule->body_max)
-		return rf_fail(e, RF_E_FAILED, "the peer's %s has %zu bytes, which is out of range", rule->name, m->length);
+		return rf_fail(e, RF_E_FAILED, "the peer's %s has %zu bytes, which is out of range", rule->name,
+			       m->length);
 	return 0;
 }
 

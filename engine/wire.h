@@ -70,10 +70,10 @@ struct rf_message {
 };
 
 struct rf_message_rule {
-	const char *name;         /* NULL: no such type */
+	const char *name; /* NULL: no such type */
 	bool from_source, from_destination;
-	bool data_lane;           /* may come on lanes 1 and up */
-	unsigned phases;          /* bit per rf_wire_phase of the receiver */
+	bool data_lane;  /* may come on lanes 1 and up */
+	unsigned phases; /* bit per rf_wire_phase of the receiver */
 	uint32_t body_min, body_max;
 };
 
@@ -94,7 +94,7 @@ void rf_put_u32(struct rf_out *o, uint32_t v);
 void rf_put_u64(struct rf_out *o, uint64_t v);
 void rf_put_bytes(struct rf_out *o, const void *data, size_t length);
 void rf_put_text(struct rf_out *o, const char *text); /* u16 length, bytes; cut off to what fits */
-size_t rf_out_room(const struct rf_out *o);          /* bytes of body that still fit */
+size_t rf_out_room(const struct rf_out *o);           /* bytes of body that still fit */
 void rf_out_end(struct rf_out *o, uint64_t sequence); /* fills in head and tail; length is then the whole message */
 
 /* ---- reading ---- */
@@ -117,7 +117,7 @@ uint8_t rf_get_u8(struct rf_in *in);
 uint16_t rf_get_u16(struct rf_in *in);
 uint32_t rf_get_u32(struct rf_in *in);
 uint64_t rf_get_u64(struct rf_in *in);
-const void *rf_get_bytes(struct rf_in *in, size_t length); /* NULL when bad */
+const void *rf_get_bytes(struct rf_in *in, size_t length);   /* NULL when bad */
 void rf_get_text(struct rf_in *in, char *text, size_t size); /* too long or with control characters is bad */
 bool rf_in_more(const struct rf_in *in);
 
