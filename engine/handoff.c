@@ -4,24 +4,26 @@
 #include <assert.h>
 #include <stddef.h>
 
+// clang-format off
 static const struct rf_owner_rule rules[] = {
-    /*                          name                source dest   cancel on failure */
-    [RF_SOURCE_RUNNING] = {"running", true, false, true, RF_E_FAILED},
-    [RF_SOURCE_STOPPING] = {"stopping", true, false, true, RF_E_FAILED},
-    [RF_SOURCE_STOPPED] = {"stopped", true, false, true, RF_E_FAILED},
-    [RF_SOURCE_COMMITTED] = {"committed", false, false, false, RF_E_UNKNOWN},
-    [RF_SOURCE_HANDED_OVER] = {"handed over", false, false, false, RF_E_NONE},
-    [RF_SOURCE_UNDONE] = {"undone", true, false, false, RF_E_FAILED},
-    [RF_SOURCE_UNKNOWN] = {"unknown", false, false, false, RF_E_UNKNOWN},
-    [RF_DEST_EMPTY] = {"empty", false, false, true, RF_E_REFUSED},
-    [RF_DEST_FILLING] = {"filling", false, false, true, RF_E_FAILED},
-    [RF_DEST_LOADING] = {"loading", false, false, true, RF_E_FAILED},
-    [RF_DEST_LOADED] = {"loaded", false, false, true, RF_E_FAILED},
-    [RF_DEST_OWNER] = {"owner", false, true, false, RF_E_UNKNOWN},
-    [RF_DEST_RUNNING] = {"running here", false, true, false, RF_E_NONE},
-    [RF_DEST_DISCARDED] = {"discarded", false, false, false, RF_E_FAILED},
-    [RF_DEST_STUCK] = {"stuck", false, true, false, RF_E_UNKNOWN},
+	/*                          name            source dest   cancel on failure */
+	[RF_SOURCE_RUNNING]     = {"running",      true,  false, true,  RF_E_FAILED},
+	[RF_SOURCE_STOPPING]    = {"stopping",     true,  false, true,  RF_E_FAILED},
+	[RF_SOURCE_STOPPED]     = {"stopped",      true,  false, true,  RF_E_FAILED},
+	[RF_SOURCE_COMMITTED]   = {"committed",    false, false, false, RF_E_UNKNOWN},
+	[RF_SOURCE_HANDED_OVER] = {"handed over",  false, false, false, RF_E_NONE},
+	[RF_SOURCE_UNDONE]      = {"undone",       true,  false, false, RF_E_FAILED},
+	[RF_SOURCE_UNKNOWN]     = {"unknown",      false, false, false, RF_E_UNKNOWN},
+	[RF_DEST_EMPTY]         = {"empty",        false, false, true,  RF_E_REFUSED},
+	[RF_DEST_FILLING]       = {"filling",      false, false, true,  RF_E_FAILED},
+	[RF_DEST_LOADING]       = {"loading",      false, false, true,  RF_E_FAILED},
+	[RF_DEST_LOADED]        = {"loaded",       false, false, true,  RF_E_FAILED},
+	[RF_DEST_OWNER]         = {"owner",        false, true,  false, RF_E_UNKNOWN},
+	[RF_DEST_RUNNING]       = {"running here", false, true,  false, RF_E_NONE},
+	[RF_DEST_DISCARDED]     = {"discarded",    false, false, false, RF_E_FAILED},
+	[RF_DEST_STUCK]         = {"stuck",        false, true,  false, RF_E_UNKNOWN},
 };
+// clang-format on
 static_assert(sizeof(rules) / sizeof(rules[0]) == RF_OWNER_STATES, "every state has a rule");
 
 /* A failure of the source before COMMIT leads to UNDONE, of the destination to DISCARDED (or STUCK when even that

@@ -228,7 +228,7 @@ static void unknown(struct rf_source *s, struct rf_error *e)
 {
 	struct rf_error why = *e;
 	s->owner = rf_owner_after(s->owner, RF_STEP_FAILED);
-	rf_fail(e, RF_E_UNKNOWN,
+	rf_fail(e, rf_owner_rule(s->owner)->on_failure,
 		"the guest was handed over, but the destination's word that it runs did not come (%.200s): it stays "
 		"stopped "
 		"here; look whether it runs at the destination, and only if it does not and never will, resume it here",
@@ -256,13 +256,13 @@ static void give_up(struct rf_source *s, struct rf_error *e)
 {
 	if (!s->connected_ns) /* nothing was begun */
 		return;
-	if (s->owner == RF_SOURCE_COMMITTED)
+	if (!rf_owner_rule(s->owner)->source_may_run)
 		unknown(s, e);
 	else
 		rf_peer_abort(&s->peer, e);
 	rf_peer_quiesce(&s->peer);
 	rf_scan_stop(&s->scan);
-	if (s->owner != RF_SOURCE_UNKNOWN)
+	if (rf_owner_rule(s->owner)->source_may_run)
 		put_back(s, e);
 }
 

@@ -12,31 +12,33 @@
 
 /* body_min is the fixed part of a body, or of its shortest list. RUNNING and DISCARDED are welcome to a source that has
  * given COMMIT, ABORT and REFUSED end whatever goes on. */
+// clang-format off
 const struct rf_message_rule rf_message_table[RF_MSG_TYPES] = {
-    /*                    name         source dest   data   phases        body */
-    [RF_MSG_HELLO] = {"HELLO", true, true, false, IN(HELLO), 12, RF_BODY_BYTES_MAX},
-    [RF_MSG_BLOCKS] = {"BLOCKS", true, false, false, IN(SETUP), 4, RF_BODY_BYTES_MAX},
-    [RF_MSG_BLOCKS_OK] = {"BLOCKS_OK", false, true, false, IN(SETUP), 0, 0},
-    [RF_MSG_REFUSED] = {"REFUSED", false, true, false, IN(HELLO) | IN(SETUP), 2, 1024},
-    [RF_MSG_REGISTER] = {"REGISTER", true, false, false, IN(COPY), 24, RF_BODY_BYTES_MAX},
-    [RF_MSG_KEYS] = {"KEYS", false, true, false, IN(COPY), 28, RF_BODY_BYTES_MAX},
-    [RF_MSG_RELEASE] = {"RELEASE", true, false, false, IN(COPY), 4, RF_BODY_BYTES_MAX},
-    [RF_MSG_RELEASED] = {"RELEASED", false, true, false, ALWAYS, 4, RF_BODY_BYTES_MAX},
-    [RF_MSG_ZERO] = {"ZERO", true, false, false, IN(COPY), 20, RF_BODY_BYTES_MAX},
-    [RF_MSG_ROUND_END] = {"ROUND_END", true, false, true, IN(COPY), 17, 17},
-    [RF_MSG_ROUND_OK] = {"ROUND_OK", false, true, false, IN(COPY) | IN(LOADING), 8, 8},
-    [RF_MSG_STATE] = {"STATE", true, false, false, IN(COPY), 1, RF_BODY_BYTES_MAX},
-    [RF_MSG_LOAD] = {"LOAD", true, false, false, IN(COPY), 17, 17},
-    [RF_MSG_DIGEST] = {"DIGEST", true, false, false, IN(COPY), 36, RF_BODY_BYTES_MAX},
-    [RF_MSG_DIGEST_OK] = {"DIGEST_OK", false, true, false, IN(COPY), 8, 8},
-    [RF_MSG_READY] = {"READY", false, true, false, IN(LOADING), 8, 8},
-    [RF_MSG_COMMIT] = {"COMMIT", true, false, false, IN(LOADED) | IN(COMMITTED), 16, 16},
-    [RF_MSG_RUNNING] = {"RUNNING", false, true, false, IN(COMMITTED), 16, 16},
-    [RF_MSG_DISCARDED] = {"DISCARDED", false, true, false, IN(COMMITTED), 18, 1024},
-    [RF_MSG_ABORT] = {"ABORT", true, true, false, ALWAYS, 3, 1024},
-    [RF_MSG_PING] = {"PING", true, true, false, ALWAYS, 8, 8},
-    [RF_MSG_PONG] = {"PONG", true, true, false, ALWAYS, 10, 1024},
+	/*                      name         source dest   data   phases                      body, from and to */
+	[RF_MSG_HELLO]     = {"HELLO",     true,  true,  false, IN(HELLO),                  12, RF_BODY_BYTES_MAX},
+	[RF_MSG_BLOCKS]    = {"BLOCKS",    true,  false, false, IN(SETUP),                  4,  RF_BODY_BYTES_MAX},
+	[RF_MSG_BLOCKS_OK] = {"BLOCKS_OK", false, true,  false, IN(SETUP),                  0,  0},
+	[RF_MSG_REFUSED]   = {"REFUSED",   false, true,  false, IN(HELLO) | IN(SETUP),      2,  1024},
+	[RF_MSG_REGISTER]  = {"REGISTER",  true,  false, false, IN(COPY),                   24, RF_BODY_BYTES_MAX},
+	[RF_MSG_KEYS]      = {"KEYS",      false, true,  false, IN(COPY),                   28, RF_BODY_BYTES_MAX},
+	[RF_MSG_RELEASE]   = {"RELEASE",   true,  false, false, IN(COPY),                   4,  RF_BODY_BYTES_MAX},
+	[RF_MSG_RELEASED]  = {"RELEASED",  false, true,  false, ALWAYS,                     4,  RF_BODY_BYTES_MAX},
+	[RF_MSG_ZERO]      = {"ZERO",      true,  false, false, IN(COPY),                   20, RF_BODY_BYTES_MAX},
+	[RF_MSG_ROUND_END] = {"ROUND_END", true,  false, true,  IN(COPY),                   17, 17},
+	[RF_MSG_ROUND_OK]  = {"ROUND_OK",  false, true,  false, IN(COPY) | IN(LOADING),     8,  8},
+	[RF_MSG_STATE]     = {"STATE",     true,  false, false, IN(COPY),                   1,  RF_BODY_BYTES_MAX},
+	[RF_MSG_LOAD]      = {"LOAD",      true,  false, false, IN(COPY),                   17, 17},
+	[RF_MSG_DIGEST]    = {"DIGEST",    true,  false, false, IN(COPY),                   36, RF_BODY_BYTES_MAX},
+	[RF_MSG_DIGEST_OK] = {"DIGEST_OK", false, true,  false, IN(COPY),                   8,  8},
+	[RF_MSG_READY]     = {"READY",     false, true,  false, IN(LOADING),                8,  8},
+	[RF_MSG_COMMIT]    = {"COMMIT",    true,  false, false, IN(LOADED) | IN(COMMITTED), 16, 16},
+	[RF_MSG_RUNNING]   = {"RUNNING",   false, true,  false, IN(COMMITTED),              16, 16},
+	[RF_MSG_DISCARDED] = {"DISCARDED", false, true,  false, IN(COMMITTED),              18, 1024},
+	[RF_MSG_ABORT]     = {"ABORT",     true,  true,  false, ALWAYS,                     3,  1024},
+	[RF_MSG_PING]      = {"PING",      true,  true,  false, ALWAYS,                     8,  8},
+	[RF_MSG_PONG]      = {"PONG",      true,  true,  false, ALWAYS,                     10, 1024},
 };
+// clang-format on
 
 /* ---- writing ---- */
 
