@@ -7,6 +7,7 @@
  * byte or nanosecond is dropped, but a number above zero never becomes zero: zero means "no limit" to several options. */
 #include "common/sizes.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -206,6 +207,7 @@ static const char *format(const struct scale *scale, uint64_t value, char *buffe
 {
 	while (scale[1].name && value >= scale[1].unit)
 		scale++;
+	assert(scale->unit);
 	if (value % scale->unit == 0) {
 		snprintf(buffer, length, "%llu %s", (unsigned long long)(value / scale->unit), scale->name);
 		return buffer;
