@@ -149,6 +149,8 @@ static enum why_stopped next_run(struct rf_round *r, struct rf_run *run, struct 
 			}
 			r->writer = last ? r->ahead : (struct rf_position){block + 1, 0};
 		}
+		/* What the writer is done with may have to make room for what comes next. */
+		pass(r, NULL);
 		int wanted = want_next(r, &why, e);
 		run->count = 0;
 		if (wanted < 0)
