@@ -248,16 +248,6 @@ static int call_discard(void *arg, struct rf_error *e)
 	return d->guest->ops->discard ? d->guest->ops->discard(d->guest->ctx, e) : 0;
 }
 
-/* A call that must be made whatever has become of the peer. */
-static int call_anyway(struct rf_destination *d, int (*fn)(void *, struct rf_error *), struct rf_error *e)
-{
-	bool deaf = d->peer.deaf;
-	d->peer.deaf = true;
-	int result = rf_peer_call(&d->peer, fn, d, e);
-	d->peer.deaf = deaf;
-	return result;
-}
-
 static void say(struct rf_destination *d, enum rf_message_type type, const char *text)
 {
 	struct rf_out *o = rf_peer_begin(&d->peer, type);
@@ -271,7 +261,7 @@ static void say(struct rf_destination *d, enum rf_message_type type, const char 
 static int discard(struct rf_destination *d, struct rf_error *why)
 {
 	struct rf_error e;
-	if (!call_anyway(d, call_discard, &e)) {
+	if (!rf_peer_call_anyway(&d->peer, call_discard, d, &e)) {
 		d->owner = rf_owner_after(d->owner, RF_STEP_DISCARD);
 		return 0;
 	}
@@ -290,16 +280,18 @@ static int discard(struct rf_destination *d, struct rf_error *why)
 
 static int own(struct rf_destination *d, struct rf_error *e)
 {
-	if (call_anyway(d, call_resume, e)) {
+	if (rf_peer_call_anyway(&d->peer, call_resume, d, e)) {
 		rf_wrap(e, "cannot run the guest");
 		if (!discard(d, e))
 			say(d, RF_MSG_DISCARDED, e->text);
 		else
 			rf_peer_abort(&d->peer, e);
+		rf_peer_quiesce(&d->peer);
 		return -1;
 	}
 	d->owner = rf_owner_after(d->owner, RF_STEP_RUN);
 	say(d, RF_MSG_RUNNING, NULL);
+	rf_peer_quiesce(&d->peer);
 	d->engine->stats->total_ns = (uint64_t)(rf_peer_now(&d->peer) - d->connected_ns);
 	set_phase(d, RF_ENGINE_RUNNING, "running");
 	rf_log(d->engine->log, RF_LOG_INFO, d->run ? "the guest runs here" : "the guest is here, paused as it was");

@@ -7,6 +7,7 @@
 
 enum { EVENTS = 64 };
 static const int64_t PING_EVERY_NS = 1000000000;
+static const int64_t FLUSH_NS = 1000000000;
 
 struct rf_outgoing {
 	struct rf_outgoing *next;
@@ -249,9 +250,11 @@ static int look_after(struct rf_peer *p, struct rf_error *e)
 	return 0;
 }
 
-static int64_t until_ping(const struct rf_peer *p)
+/* Until the next PING is due, or the peer has been silent for too long. */
+static int64_t until_look(const struct rf_peer *p)
 {
-	int64_t left = p->pinged_ns + PING_EVERY_NS - rf_peer_now(p);
+	int64_t ping = p->pinged_ns + PING_EVERY_NS, dead = p->heard_ns + (int64_t)p->engine->options->peer_timeout_ns + 1;
+	int64_t left = (ping < dead ? ping : dead) - rf_peer_now(p);
 	return left < 0 ? 0 : left;
 }
 
@@ -265,9 +268,9 @@ int rf_peer_pump(struct rf_peer *p, int64_t timeout_ns, struct rf_error *e)
 		if (look_after(p, e))
 			return -1;
 		flush(p);
-		int64_t ping = until_ping(p);
-		if (timeout_ns < 0 || timeout_ns > ping)
-			timeout_ns = ping;
+		int64_t look = until_look(p);
+		if (timeout_ns < 0 || timeout_ns > look)
+			timeout_ns = look;
 	}
 	int n = p->fabric->ops->poll(p->fabric, events, EVENTS, timeout_ns);
 	/* All of a batch is taken even when one event ends the migration: tasks that are done must be known. */
@@ -316,37 +319,62 @@ static void call_done(struct rf_task *task, const struct rf_event *event)
 	c->done = true;
 }
 
-int rf_peer_call(struct rf_peer *p, int (*fn)(void *arg, struct rf_error *e), void *arg, struct rf_error *e)
+/* What comes of the operation, and in *pumped_ok what comes of the peer meanwhile. */
+static int call(struct rf_peer *p, int (*fn)(void *arg, struct rf_error *e), void *arg, struct rf_error *pumped,
+		bool *pumped_ok, struct rf_error *e)
 {
 	struct call c = {.task.done = call_done, .fn = fn, .arg = arg};
-	struct rf_error pumped;
-	int result = 0;
+	struct rf_error ignored;
+	bool deaf = p->deaf;
 
+	*pumped_ok = true;
 	c.task.owner = &c;
 	if (rf_peer_run(p, &c.task, call_run, &c, e))
 		return -1;
-	while (!c.done) {
-		/* Once the peer has failed, only the operation itself is waited for. */
-		bool deaf = p->deaf;
-		if (result)
+	while (!c.done)
+		if (rf_peer_pump(p, -1, *pumped_ok ? pumped : &ignored)) {
+			/* Once the peer has failed, only the operation itself is waited for. */
+			*pumped_ok = false;
 			p->deaf = true;
-		if (rf_peer_pump(p, -1, &pumped) && !result) {
-			result = -1;
-			*e = pumped;
 		}
-		p->deaf = deaf;
-	}
-	if (c.result) {
+	p->deaf = deaf;
+	if (c.result)
 		*e = c.error;
+	return c.result ? -1 : 0;
+}
+
+int rf_peer_call(struct rf_peer *p, int (*fn)(void *arg, struct rf_error *e), void *arg, struct rf_error *e)
+{
+	struct rf_error pumped;
+	bool pumped_ok;
+
+	if (call(p, fn, arg, &pumped, &pumped_ok, e))
 		return -1;
-	}
-	return result;
+	if (!pumped_ok)
+		*e = pumped;
+	return pumped_ok ? 0 : -1;
+}
+
+int rf_peer_call_anyway(struct rf_peer *p, int (*fn)(void *arg, struct rf_error *e), void *arg, struct rf_error *e)
+{
+	struct rf_error pumped;
+	bool pumped_ok;
+
+	return call(p, fn, arg, &pumped, &pumped_ok, e);
 }
 
 void rf_peer_quiesce(struct rf_peer *p)
 {
 	struct rf_error ignored;
+	int64_t until = rf_peer_now(p) + FLUSH_NS, left;
+
 	p->deaf = true;
-	while (p->tasks)
-		rf_peer_pump(p, -1, &ignored);
+	for (;;) {
+		flush(p);
+		left = until - rf_peer_now(p);
+		bool waiting = p->outbox && !p->lost && left > 0;
+		if (!p->tasks && !waiting)
+			return;
+		rf_peer_pump(p, waiting ? left : -1, &ignored);
+	}
 }

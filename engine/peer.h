@@ -72,7 +72,11 @@ int rf_peer_run(struct rf_peer *p, struct rf_task *task, void (*fn)(void *), voi
  * the operation has ended, for it cannot be taken back. */
 int rf_peer_call(struct rf_peer *p, int (*fn)(void *arg, struct rf_error *e), void *arg, struct rf_error *e);
 
-/* The move has ended: wait until no work is under way any more, whatever the peer does. */
+/* The same for what must be done whatever becomes of the peer, which is answered as long as it lives. */
+int rf_peer_call_anyway(struct rf_peer *p, int (*fn)(void *arg, struct rf_error *e), void *arg, struct rf_error *e);
+
+/* The move has ended: wait until no work is under way any more, whatever the peer does, and, for a second at most, until
+ * the fabric has taken the last words. */
 void rf_peer_quiesce(struct rf_peer *p);
 
 #endif
