@@ -129,20 +129,48 @@ static bool evictable(const struct rf_chunk *chunk)
 	return true;
 }
 
+static int say_release_on(struct rf_chunks *c, const struct rf_chunk *chunk, unsigned lane, uint32_t lanes,
+			  struct rf_error *e)
+{
+	struct rf_out *o = rf_peer_begin(c->peer, RF_MSG_RELEASE);
+	for (uint32_t i = 0; i < chunk->nspans; i++) {
+		if (rf_out_room(o) < 8) {
+			if (rf_peer_send(c->peer, lane, e))
+				return -1;
+			rf_out_begin(o, RF_MSG_RELEASE);
+		}
+		rf_put_u32(o, chunk->spans[i]->id);
+		rf_put_u32(o, lanes);
+	}
+	return rf_peer_send(c->peer, lane, e);
+}
+
+/* A write that needs our memory no more may still be on its way. So RELEASE follows on every lane that has carried writes to
+ * the chunk, and the peer waits until it has come on all of them. */
+static int say_release(struct rf_chunks *c, struct rf_chunk *chunk, struct rf_error *e)
+{
+	uint64_t lanes = chunk->lanes;
+	if (!lanes)
+		return say_release_on(c, chunk, RF_LANE_CONTROL, 1, e);
+	for (unsigned lane = 1; lane <= RF_LANES_MAX; lane++)
+		if (lanes >> (lane - 1) & 1 && say_release_on(c, chunk, lane, (uint32_t)__builtin_popcountll(lanes), e))
+			return -1;
+	chunk->lanes = 0;
+	return 0;
+}
+
 static int release(struct rf_chunks *c, struct rf_chunk *chunk, struct rf_error *e)
 {
 	struct rf_fabric *f = c->peer->fabric;
 	assert(!chunk->in_flight);
 	unlink_use(chunk);
+	if (say_release(c, chunk, e))
+		return -1;
 	for (uint32_t i = 0; i < chunk->nspans; i++) {
 		struct rf_span *s = chunk->spans[i];
 		s->releasing = true;
 		c->releasing_bytes += s->count << RF_PAGE_SHIFT;
 		c->stats->released_registrations++;
-		struct rf_out *o = rf_peer_begin(c->peer, RF_MSG_RELEASE);
-		rf_put_u32(o, s->id);
-		if (rf_peer_send(c->peer, RF_LANE_CONTROL, e))
-			return -1;
 		if (!f->limits.local_keys) {
 			s->local_ready = false;
 		} else {

@@ -35,6 +35,7 @@ struct rf_chunk {
 	struct rf_span **spans; /* sorted, disjoint */
 	uint32_t nspans;
 	uint32_t in_flight;             /* writes */
+	uint64_t lanes; /* that carried writes to it since it was registered; bit 0 is lane 1 */
 	bool wanted;                    /* the writer will come by */
 	struct rf_chunk *newer, *older; /* by last use; only chunks with spans are linked */
 };

@@ -87,7 +87,7 @@ static int take_message(void *side, unsigned lane, const struct rf_message *m, s
 	case RF_MSG_REGISTER:
 		return rf_destination_register(d, m, e);
 	case RF_MSG_RELEASE:
-		return rf_destination_release(d, m, e);
+		return rf_destination_release(d, lane, m, e);
 	case RF_MSG_ZERO:
 		return rf_destination_zero(d, m, e);
 	case RF_MSG_ROUND_END:

@@ -41,7 +41,7 @@ struct rf_destination {
 
 /* destination_memory.c: registrations, ZERO, the ends of rounds */
 int rf_destination_register(struct rf_destination *d, const struct rf_message *m, struct rf_error *e);
-int rf_destination_release(struct rf_destination *d, const struct rf_message *m, struct rf_error *e);
+int rf_destination_release(struct rf_destination *d, unsigned lane, const struct rf_message *m, struct rf_error *e);
 int rf_destination_zero(struct rf_destination *d, const struct rf_message *m, struct rf_error *e);
 int rf_destination_round_end(struct rf_destination *d, unsigned lane, const struct rf_message *m, struct rf_error *e);
 int rf_destination_answer(struct rf_destination *d, struct rf_error *e); /* after each batch of events */

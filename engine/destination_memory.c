@@ -16,7 +16,9 @@ struct rf_registration {
 	uint32_t id, block;
 	struct rf_run run;
 	struct rf_key key;
-	bool is_ready, releasing;
+	bool is_ready;
+	uint32_t release_lanes; /* on how many RELEASE will come; 0: it has not come on any */
+	uint64_t release_heard; /* bit 0 is lane 1 */
 };
 
 /* ---- REGISTER and RELEASE ---- */
@@ -111,19 +113,35 @@ int rf_destination_register(struct rf_destination *d, const struct rf_message *m
 	return rf_in_end(&in, m, e);
 }
 
-int rf_destination_release(struct rf_destination *d, const struct rf_message *m, struct rf_error *e)
+static int release(struct rf_destination *d, unsigned lane, uint32_t id, uint32_t lanes, struct rf_error *e)
 {
 	struct rf_fabric *f = d->peer.fabric;
+	struct rf_registration *r = id < d->ids_room ? d->by_id[id] : NULL;
+	uint64_t bit = lane ? UINT64_C(1) << (lane - 1) : 0;
+
+	if (!r || !r->is_ready || !lanes || lanes > f->limits.lanes || (!lane && lanes != 1) ||
+	    (r->release_lanes && (r->release_lanes != lanes || !bit || r->release_heard & bit)))
+		return rf_fail(e, RF_E_FAILED, "the peer's RELEASE names no registration");
+	r->release_lanes = lanes;
+	r->release_heard |= bit;
+	/* Writes to it may still be on their way on the others. */
+	if (lane && (uint32_t)__builtin_popcountll(r->release_heard) < lanes)
+		return 0;
+	r->task.done = deregistered;
+	if (f->ops->dereg(f, r->key, (uintptr_t)&r->task))
+		return rf_fail(e, RF_E_FAILED, "cannot release a registration");
+	return 0;
+}
+
+int rf_destination_release(struct rf_destination *d, unsigned lane, const struct rf_message *m, struct rf_error *e)
+{
 	struct rf_in in = rf_in_body(m);
 	while (rf_in_more(&in)) {
-		uint32_t id = rf_get_u32(&in);
-		struct rf_registration *r = id < d->ids_room ? d->by_id[id] : NULL;
-		if (!r || !r->is_ready || r->releasing)
-			return rf_fail(e, RF_E_FAILED, "the peer's RELEASE names no registration");
-		r->releasing = true;
-		r->task.done = deregistered;
-		if (f->ops->dereg(f, r->key, (uintptr_t)&r->task))
-			return rf_fail(e, RF_E_FAILED, "cannot release a registration");
+		uint32_t id = rf_get_u32(&in), lanes = rf_get_u32(&in);
+		if (in.bad)
+			break;
+		if (release(d, lane, id, lanes, e))
+			return -1;
 	}
 	return rf_in_end(&in, m, e);
 }

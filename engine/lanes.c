@@ -152,6 +152,7 @@ int rf_lanes_add(struct rf_lanes *l, unsigned i, const struct rf_write *w, struc
 	lane->round_writes++;
 	l->in_flight++;
 	chunk->in_flight++;
+	chunk->lanes |= UINT64_C(1) << (i - 1);
 	if (lane->nbatch == RF_BATCH_WRITES || lane->batch_bytes >= BATCH_BYTES)
 		return post(l, i, e);
 	return 0;
