@@ -89,7 +89,7 @@ struct rf_sim_count {
 	uint64_t written_bytes; /* put onto the wire by its writes */
 	uint64_t writes;
 	uint64_t registered_bytes_peak; /* at once */
-	unsigned in_flight_peak;        /* writes that were about to land here at once */
+	unsigned in_flight_peak;        /* writes posted here and not yet reported, at once */
 };
 struct rf_sim_count rf_sim_count(const struct rf_sim *w, enum rf_sim_end end);
 

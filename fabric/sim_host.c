@@ -108,8 +108,7 @@ void rf_sim_landing_add(struct rf_sim_side *s, uint64_t address, uint64_t length
 	s->landings = rf_sim_grow(s->landings, s->nlandings, &s->landings_room, sizeof(*s->landings));
 	memmove(&s->landings[i + 1], &s->landings[i], (s->nlandings - i) * sizeof(*s->landings));
 	s->landings[i] = (struct rf_sim_landing){.first = address, .end = address + length};
-	if (++s->nlandings > s->count.in_flight_peak)
-		s->count.in_flight_peak = (unsigned)s->nlandings;
+	s->nlandings++;
 }
 
 void rf_sim_landing_remove(struct rf_sim_side *s, uint64_t address)

@@ -99,6 +99,7 @@ static void report(struct rf_sim *w, void *arg)
 
 	if (p->counted && s->fabric.limits.local_keys)
 		count_down(s, p, false);
+	s->unreported--;
 	if (s->state == RF_SIM_CONNECTED && !s->lost && !w->cut) {
 		s->lanes[p->lane].writes--;
 		rf_sim_push(s, &(struct rf_event){.kind = RF_EV_WRITTEN, .lane = p->lane, .count = 1});
@@ -165,6 +166,8 @@ static void post(struct rf_sim_side *s, unsigned number, const struct rf_write *
 	read_ns = w->now_ns + (int64_t)rf_sim_random(w, (uint64_t)(lane->sent_ns - w->now_ns) + 1);
 	lane->writes++;
 	s->unsent++;
+	if (++s->unreported > s->count.in_flight_peak)
+		s->count.in_flight_peak = s->unreported;
 	rf_sim_set_timer(w, read_ns, read_memory, p);
 	rf_sim_set_timer(w, arrival(s, lane, lane->sent_ns), land, p);
 	back_ns = lane->arrived_ns + w->model.delay_ns;

@@ -134,7 +134,7 @@ static int versions_load(void *ctx, const void *state, size_t length, struct rf_
 {
 	struct rf_versions *g = ctx;
 
-	if (g->origin && (length != g->origin->spec.state_bytes || memcmp(state, g->origin->state, length)))
+	if (g->origin && (length != g->origin->spec.state_bytes || (length && memcmp(state, g->origin->state, length))))
 		rf_versions_violate(g, "the state that is loaded is not what was saved");
 	g->calls[RF_VERSIONS_LOAD]++; /* from here on memory must stay as it is */
 	must_be_complete(g, "when the state is loaded");
