@@ -113,7 +113,9 @@ RF_API void rf_guest_free(rf_guest *guest);
 
 /* ---- Migrations ------------------------------------------------------------------------------------------------ */
 
-/* A migration of `guest`, which must outlive it. Used for one rf_send() or rf_receive(). NULL: no memory. */
+/* A migration of `guest`, which must outlive it. Used for one rf_send() or rf_receive(). NULL: no memory.
+ * With `guest` NULL it can only check options and URIs: rf_send() and rf_receive() say RF_USAGE for a URI that makes no
+ * sense and RF_REFUSED for any other. */
 RF_API rf_migration *rf_migration_new(rf_guest *guest);
 RF_API void rf_migration_free(rf_migration *m);
 

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* What stands behind the public rf_migration. */
+#ifndef RAMFERRY_LIB_MIGRATION_H
+#define RAMFERRY_LIB_MIGRATION_H
+
+#include "common/error.h"
+#include "common/log.h"
+#include "common/options.h"
+#include "engine/stats.h"
+#include "fabric/fabric.h"
+#include "memory/guest.h"
+#include "ramferry.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct rf_migration {
+	rf_guest *guest; /* NULL: only options and URIs can be checked */
+	struct rf_options options;
+	struct rf_stats stats;
+	struct rf_error error; /* of the last call that failed */
+	bool used;             /* rf_send() or rf_receive() has begun */
+
+	struct rf_log log; /* what the parts below log to; ends in log_fn */
+	pthread_mutex_t log_lock;
+	void (*log_fn)(void *arg, rf_log_severity severity, const char *sentence);
+	void *log_arg;
+
+	void (*progress_fn)(void *arg, const rf_progress *progress);
+	void *progress_arg;
+
+	/* rf_cancel() comes from any thread and from signal handlers, so only atomics are shared with it. `cancelling`
+	 * counts the calls that may hold the fabric's pointer: it is not freed before they are through. */
+	atomic_bool cancelled;
+	_Atomic(struct rf_fabric *) fabric;
+	atomic_uint cancelling;
+};
+
+/* From here on rf_cancel() wakes `fabric`, or no more (and then no call is still doing so). */
+void rf_migration_publish(rf_migration *m, struct rf_fabric *fabric);
+void rf_migration_withdraw(rf_migration *m);
+
+/* Keep the sentence in m and return its code as a result. */
+rf_result rf_migration_failed(rf_migration *m, const struct rf_error *e);
+
+#endif
