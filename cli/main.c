@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* The command: which subcommand, and what stands outside of them. */
+#include "cli/run.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+	const char *name;
+	enum rf_cli_side side;
+	int (*run)(int argc, char **argv);
+} commands[] = {
+    {"send", RF_CLI_SEND, rf_cli_send},
+    {"receive", RF_CLI_RECEIVE, rf_cli_receive},
+};
+
+static int finish(void)
+{
+	return fflush(stdout) ? RF_FAILED : RF_OK;
+}
+
+/* ramferry help [COMMAND] */
+static int help(const char *about)
+{
+	if (!about) {
+		rf_cli_overview(stdout);
+		return finish();
+	}
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		if (strcmp(commands[i].name, about))
+			continue;
+		rf_cli_help(stdout, commands[i].side);
+		return finish();
+	}
+	fprintf(stderr, "ramferry: there is no command \"%.60s\"; see ramferry --help\n", about);
+	return RF_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		rf_cli_overview(stderr);
+		return RF_USAGE;
+	}
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(argv[1], commands[i].name))
+			return commands[i].run(argc - 2, argv + 2);
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+		return help(NULL);
+	if (!strcmp(argv[1], "help"))
+		return help(argc > 2 ? argv[2] : NULL);
+	if (!strcmp(argv[1], "--version")) {
+		printf("ramferry %s\n", rf_version());
+		return finish();
+	}
+	fprintf(stderr, "ramferry: there is no %s \"%.60s\"; see ramferry --help\n",
+		argv[1][0] == '-' ? "option" : "command", argv[1]);
+	return RF_USAGE;
+}

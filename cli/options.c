@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* Parsing. Two tables say what there is: the command's own options here, and the library's, which it is asked for, so that
+ * a new option of the library needs no line in this folder. */
+#include "cli/options.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct rf_cli_own_option rf_cli_own_options[] = {
+    {"qmp", "SOCKET", "The unix socket of a QMP monitor of the guest's QEMU that nobody else uses",
+     offsetof(struct rf_cli_arguments, qmp)},
+    {"pid", "PID", "The process of that QEMU, where it is not the one that made the socket",
+     offsetof(struct rf_cli_arguments, pid)},
+    {"json", NULL, "Write events to standard output, one JSON object a line", offsetof(struct rf_cli_arguments, json)},
+    {"quiet", NULL, "Say nothing but warnings and errors", offsetof(struct rf_cli_arguments, quiet)},
+    {"verbose", NULL, "Say more about what happens and why", offsetof(struct rf_cli_arguments, verbose)},
+    {"help", NULL, "Show this text", offsetof(struct rf_cli_arguments, help)},
+    {NULL, NULL, NULL, 0},
+};
+
+/* What the parser carries along. */
+struct parser {
+	struct rf_cli_arguments *a;
+	char **next, **end;
+	char *why;
+};
+
+static int complain(struct parser *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static int complain(struct parser *p, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(p->why, RF_CLI_WHY, format, args);
+	va_end(args);
+	return -1;
+}
+
+const char *rf_cli_name(enum rf_cli_side side)
+{
+	return side == RF_CLI_SEND ? "send" : "receive";
+}
+
+static bool is_named(const char *option, const char *text, size_t length)
+{
+	return strlen(option) == length && !strncmp(option, text, length);
+}
+
+/* The value behind `--name=`, or the next argument. An argument that looks like an option is none: it is much more often
+ * a value that was forgotten. */
+static int take_value(struct parser *p, const char *name, const char *inline_value, const char **value)
+{
+	*value = inline_value;
+	if (*value)
+		return 0;
+	if (p->next == p->end || !strncmp(*p->next, "--", 2))
+		return complain(p, "--%s needs a value", name);
+	*value = *p->next++;
+	return 0;
+}
+
+static int parse_pid(struct parser *p, const char *text, int *pid)
+{
+	char *end;
+
+	errno = 0;
+
+	long value = strtol(text, &end, 10);
+
+	if (errno || end == text || *end || value < 1 || value > 0x7fffffff)
+		return complain(p, "--pid must be the number of a process: \"%.60s\" is not", text);
+	*pid = (int)value;
+	return 0;
+}
+
+static int set_own(struct parser *p, const struct rf_cli_own_option *own, const char *inline_value)
+{
+	void *field = (char *)p->a + own->offset;
+	const char *value;
+
+	if (!own->value) {
+		if (inline_value)
+			return complain(p, "--%s takes no value", own->name);
+		*(bool *)field = true;
+		return 0;
+	}
+	if (take_value(p, own->name, inline_value, &value))
+		return -1;
+	if (field == &p->a->pid)
+		return p->a->pid ? complain(p, "--pid is given twice") : parse_pid(p, value, &p->a->pid);
+	if (p->a->qmp)
+		return complain(p, "--qmp is given twice");
+	if (!value[0])
+		return complain(p, "--qmp needs the path of a socket");
+	p->a->qmp = value;
+	return 0;
+}
+
+static int set_library(struct parser *p, const rf_option_info *info, const char *inline_value)
+{
+	struct rf_cli_arguments *a = p->a;
+	const char *value = inline_value ? inline_value : "on";
+
+	if (a->side == RF_CLI_SEND ? !info->for_send : !info->for_receive)
+		return complain(p, "--%s is an option of ramferry %s", info->name,
+				a->side == RF_CLI_SEND ? "receive" : "send, which tells it to the receiver");
+	for (size_t i = 0; i < a->nsettings; i++)
+		if (!strcmp(a->settings[i].name, info->name))
+			return complain(p, "--%s is given twice", info->name);
+	if (a->nsettings == RF_CLI_SETTINGS)
+		return complain(p, "too many options");
+	if (strcmp(info->kind, "flag") && take_value(p, info->name, inline_value, &value))
+		return -1;
+	a->settings[a->nsettings++] = (struct rf_cli_setting){info->name, value};
+	return 0;
+}
+
+/* `text` is an argument behind its "--". */
+static int parse_option(struct parser *p, const char *text)
+{
+	size_t length = strcspn(text, "=");
+	const char *inline_value = text[length] ? text + length + 1 : NULL;
+	rf_option_info info;
+
+	for (const struct rf_cli_own_option *own = rf_cli_own_options; own->name; own++)
+		if (is_named(own->name, text, length))
+			return set_own(p, own, inline_value);
+	for (size_t i = 0; !rf_option_info_at(i, &info); i++)
+		if (is_named(info.name, text, length))
+			return set_library(p, &info, inline_value);
+	return complain(p, "there is no option --%.*s", (int)(length < 60 ? length : 60), text);
+}
+
+static int parse_short(struct parser *p, const char *text)
+{
+	if (!strcmp(text, "-h"))
+		p->a->help = true;
+	else if (!strcmp(text, "-q"))
+		p->a->quiet = true;
+	else if (!strcmp(text, "-v"))
+		p->a->verbose = true;
+	else
+		return complain(p, "there is no option %.60s", text);
+	return 0;
+}
+
+static int parse_uri(struct parser *p, const char *text)
+{
+	if (p->a->uri)
+		return complain(p, "one URI is enough: \"%.100s\" is one more", text);
+	p->a->uri = text;
+	return 0;
+}
+
+static int parse_arguments(struct parser *p)
+{
+	while (p->next < p->end) {
+		char *text = *p->next++;
+		int failed;
+
+		if (!strcmp(text, "--") && p->a->side == RF_CLI_RECEIVE) {
+			p->a->child = p->next;
+			return 0;
+		}
+		if (!strncmp(text, "--", 2))
+			failed = parse_option(p, text + 2);
+		else if (text[0] == '-')
+			failed = parse_short(p, text);
+		else
+			failed = parse_uri(p, text);
+		if (failed)
+			return -1;
+	}
+	return 0;
+}
+
+/* Options of QEMU that ramferry gives itself, or that would take the process out of its hands. */
+static int check_child(struct parser *p)
+{
+	static const char *const ours[] = {"incoming", "daemonize"};
+
+	if (!p->a->child[0])
+		return complain(p, "the QEMU to start is missing behind --");
+	if (p->a->qmp || p->a->pid)
+		return complain(p, "--qmp and --pid are for a QEMU that runs already, not for one behind --");
+	for (char **arg = p->a->child + 1; *arg; arg++) {
+		const char *name = *arg + ((*arg)[0] == '-') + ((*arg)[0] == '-' && (*arg)[1] == '-');
+
+		for (size_t i = 0; name != *arg && i < sizeof(ours) / sizeof(ours[0]); i++)
+			if (!strcmp(name, ours[i]))
+				return complain(p, "leave out %s: %s", *arg,
+						i ? "ramferry has to see that QEMU runs, and lets it go by itself"
+						  : "ramferry gives it to QEMU");
+	}
+	return 0;
+}
+
+static int check_whole(struct parser *p)
+{
+	const struct rf_cli_arguments *a = p->a;
+
+	if (!a->uri)
+		return complain(p, "a URI is missing, such as tcp://%s", a->side == RF_CLI_SEND ? "host" : "0.0.0.0");
+	if (a->quiet && a->verbose)
+		return complain(p, "--quiet and --verbose do not go together");
+	if (a->child)
+		return check_child(p);
+	if (!a->qmp)
+		return complain(p, "--qmp is missing: the socket of a QMP monitor of the guest's QEMU%s",
+				a->side == RF_CLI_RECEIVE ? ", or a QEMU to start behind --" : "");
+	return 0;
+}
+
+int rf_cli_parse(enum rf_cli_side side, int argc, char **argv, struct rf_cli_arguments *a, char why[RF_CLI_WHY])
+{
+	struct parser p = {.a = a, .next = argv, .end = argv + argc, .why = why};
+
+	*a = (struct rf_cli_arguments){.side = side};
+
+	int failed = parse_arguments(&p);
+
+	/* Whoever reads JSON gets the complaint so too, even if it stands before --json. */
+	for (; failed && p.next < p.end && strcmp(*p.next, "--"); p.next++)
+		a->json |= !strcmp(*p.next, "--json");
+	if (failed || a->help)
+		return failed;
+	return check_whole(&p);
+}
+
+rf_result rf_cli_apply(const struct rf_cli_arguments *a, rf_migration *m)
+{
+	for (size_t i = 0; i < a->nsettings; i++) {
+		rf_result result = rf_set(m, a->settings[i].name, a->settings[i].value);
+
+		if (result != RF_OK)
+			return result;
+	}
+	return RF_OK;
+}

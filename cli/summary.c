@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* The figures of a move, for people: totals, and the downtime in its parts. */
+#include "cli/report.h"
+#include "cli/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static uint64_t stat_of(const struct rf_cli_report *r, const char *name)
+{
+	uint64_t value = 0;
+
+	rf_stat(r->m, name, &value);
+	return value;
+}
+
+static void put_totals(struct rf_cli_report *r)
+{
+	char total[RF_CLI_NUMBER], wire[RF_CLI_NUMBER], memory[RF_CLI_NUMBER], data[RF_CLI_NUMBER],
+	    setup[RF_CLI_NUMBER];
+	char line[400];
+
+	snprintf(line, sizeof(line), "total     %s, of which setup %s", rf_cli_time(stat_of(r, "total_ns"), total),
+		 rf_cli_time(stat_of(r, "setup_ns"), setup));
+	rf_cli_output_put(r->output, STDOUT_FILENO, RF_CLI_LINE, line);
+	snprintf(line, sizeof(line), "memory    %s, of which data %s; %zu rounds",
+		 rf_cli_bytes(stat_of(r, "ram_total_bytes"), memory), rf_cli_bytes(stat_of(r, "ram_data_bytes"), data),
+		 rf_round_count(r->m));
+	rf_cli_output_put(r->output, STDOUT_FILENO, RF_CLI_LINE, line);
+	snprintf(line, sizeof(line), "sent      %s in all, %s of it pages; %" PRIu64 " pages were zero",
+		 rf_cli_bytes(stat_of(r, "transferred_bytes"), wire), rf_cli_bytes(stat_of(r, "normal_bytes"), data),
+		 stat_of(r, "duplicate_pages"));
+	rf_cli_output_put(r->output, STDOUT_FILENO, RF_CLI_LINE, line);
+}
+
+static void put_downtime(struct rf_cli_report *r)
+{
+	static const struct {
+		const char *stat, *word;
+	} parts[] = {
+	    {"downtime_pause_ns", "pause"},       {"downtime_save_ns", "save state"},
+	    {"downtime_scan_ns", "last scan"},    {"downtime_final_pass_ns", "final pass"},
+	    {"downtime_verify_ns", "verify"},     {"downtime_load_ns", "load state"},
+	    {"downtime_hand_off_ns", "hand-off"},
+	};
+	char time[RF_CLI_NUMBER], line[400];
+	size_t used;
+
+	used = (size_t)snprintf(line, sizeof(line), "downtime  %s", rf_cli_time(stat_of(r, "downtime_ns"), time));
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && used < sizeof(line); i++) {
+		uint64_t ns = stat_of(r, parts[i].stat);
+
+		if (!ns)
+			continue;
+		used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%s %s", i ? ", " : ": ", parts[i].word,
+					 rf_cli_time(ns, time));
+	}
+	rf_cli_output_put(r->output, STDOUT_FILENO, RF_CLI_LINE, line);
+}
+
+/* The source alone has measured all of it. */
+void rf_cli_summary(struct rf_cli_report *r)
+{
+	if (r->quiet || r->side != RF_CLI_SEND || !stat_of(r, "total_ns"))
+		return;
+	put_totals(r);
+	put_downtime(r);
+}
