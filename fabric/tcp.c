@@ -130,7 +130,7 @@ static int lane_start(struct rf_tcp_lane *lane)
 	return 0;
 }
 
-/* Ends the threads of the lanes whatever they do, and frees the lanes. The sockets stay open, but dead. */
+/* Ends the threads of the lanes whatever they do. The sockets stay open, but dead. */
 static void end_lanes(struct rf_tcp *t)
 {
 	for (unsigned i = 0; i < t->lane_count; i++) {
@@ -148,6 +148,11 @@ static void end_lanes(struct rf_tcp *t)
 		pthread_join(t->lanes[i].sender, NULL);
 		pthread_join(t->lanes[i].receiver, NULL);
 	}
+}
+
+/* Once their threads have ended and nobody polls: an event of a lane may still be in the queue. */
+static void free_lanes(struct rf_tcp *t)
+{
 	for (unsigned i = 0; i < t->lane_count; i++) {
 		struct rf_tcp_lane *lane = &t->lanes[i];
 
@@ -193,6 +198,7 @@ int rf_tcp_start(struct rf_tcp *t, const int *fds, unsigned lane_count, const st
 end:
 	atomic_store(&t->closing, true);
 	end_lanes(t);
+	free_lanes(t);
 	return rf_fail_errno(e, RF_E_FAILED, err, "cannot start the lanes to %s", t->peer);
 }
 
@@ -249,17 +255,13 @@ static void tcp_close(struct rf_fabric *f)
 	rf_events_refuse_messages(t->events);
 	flush(t);
 
-	int fds[1 + RF_TCP_MAX_LANES];
-	unsigned count = t->lane_count;
-
-	for (unsigned i = 0; i < count; i++)
-		fds[i] = t->lanes[i].fd;
 	end_lanes(t);
-	for (unsigned i = 0; i < count; i++)
-		close(fds[i]);
+	for (unsigned i = 0; i < t->lane_count; i++)
+		close(t->lanes[i].fd);
 	rf_workers_close(t->workers);
 	rf_regions_close(t->regions);
 	rf_events_close(t->events);
+	free_lanes(t);
 	pthread_cond_destroy(&t->drained);
 	pthread_mutex_destroy(&t->lock);
 	free(t);
