@@ -26,8 +26,8 @@ struct suite_fabric {
 	/* On two threads: open a fabric each with *config, make them one connected pair (the source connects), call
 	 * suite_side_run(side, f), then at once, without waiting for the other side, f->ops->close(f). Returns when
 	 * both threads have ended. false when no pair could be made, with the reason printed. */
-	bool (*run_pair)(const struct suite_fabric *on, const struct rf_fabric_config *config, struct suite_side *source,
-			 struct suite_side *destination);
+	bool (*run_pair)(const struct suite_fabric *on, const struct rf_fabric_config *config,
+			 struct suite_side *source, struct suite_side *destination);
 
 	/* Memory that this fabric can move, page-aligned, whose pages hold stamp 0. */
 	void *(*map)(const struct suite_fabric *on, size_t bytes);

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "tests/unit/fabric/tcp_pair.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct end {
+	struct suite_side *side;
+	const struct rf_fabric_config *config;
+	struct rf_uri uri;   /* source: where to */
+	struct rf_fabric *f; /* destination: already listening */
+	bool connected;
+	struct rf_error e;
+};
+
+static void *source_main(void *arg)
+{
+	struct end *end = arg;
+
+	if (rf_fabric_tcp.open(end->config, &end->f, &end->e) < 0)
+		return NULL;
+	end->connected = end->f->ops->connect(end->f, &end->uri, &end->e) == 0;
+	if (end->connected)
+		suite_side_run(end->side, end->f);
+	end->f->ops->close(end->f);
+	return NULL;
+}
+
+static void *destination_main(void *arg)
+{
+	struct end *end = arg;
+
+	end->connected = end->f->ops->accept(end->f, end->config->connect_timeout_ns, &end->e) == 0;
+	if (end->connected)
+		suite_side_run(end->side, end->f);
+	end->f->ops->close(end->f);
+	return NULL;
+}
+
+static bool listen_at_loopback(struct end *destination, struct rf_uri *where)
+{
+	struct rf_uri any = {.scheme = "tcp", .host = "127.0.0.1"};
+	char text[300];
+
+	if (rf_fabric_tcp.open(destination->config, &destination->f, &destination->e) < 0)
+		return false;
+	if (destination->f->ops->listen(destination->f, &any, &destination->e) == 0 &&
+	    destination->f->ops->address(destination->f, text, sizeof(text), &destination->e) == 0 &&
+	    rf_uri_parse(text, where, &destination->e) == 0)
+		return true;
+	destination->f->ops->close(destination->f);
+	return false;
+}
+
+static bool run_pair(const struct suite_fabric *on, const struct rf_fabric_config *config, struct suite_side *source,
+		     struct suite_side *destination)
+{
+	struct end ends[2] = {{.side = source, .config = config}, {.side = destination, .config = config}};
+	pthread_t threads[2];
+
+	if (!listen_at_loopback(&ends[1], &ends[0].uri)) {
+		fprintf(stderr, "%s\n", ends[1].e.text);
+		return false;
+	}
+	pthread_create(&threads[0], NULL, source_main, &ends[0]);
+	pthread_create(&threads[1], NULL, destination_main, &ends[1]);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	for (int i = 0; i < 2; i++)
+		if (!ends[i].connected)
+			fprintf(stderr, "%s\n", ends[i].e.text);
+	return ends[0].connected && ends[1].connected;
+}
+
+/* Shared memory, as a guest's is. */
+static void *map(const struct suite_fabric *on, size_t bytes)
+{
+	int fd = memfd_create("fabric-test", MFD_CLOEXEC);
+	void *p = MAP_FAILED;
+
+	if (fd >= 0 && ftruncate(fd, (off_t)bytes) == 0)
+		p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (fd >= 0)
+		close(fd);
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static void unmap(const struct suite_fabric *on, void *address, size_t bytes)
+{
+	munmap(address, bytes);
+}
+
+/* Every word of the page depends on the stamp and its place; stamp 0 is all zeros, as a fresh page is. */
+static uint64_t word(uint64_t stamp, unsigned i)
+{
+	return stamp ? (stamp + i) * UINT64_C(0x9e3779b97f4a7c15) : 0;
+}
+
+static void put(const struct suite_fabric *on, void *page, uint64_t stamp)
+{
+	uint64_t *words = page;
+
+	for (unsigned i = 0; i < SUITE_PAGE / sizeof(*words); i++)
+		words[i] = word(stamp, i);
+}
+
+static bool holds(const struct suite_fabric *on, const void *page, uint64_t stamp)
+{
+	const uint64_t *words = page;
+
+	for (unsigned i = 0; i < SUITE_PAGE / sizeof(*words); i++)
+		if (words[i] != word(stamp, i))
+			return false;
+	return true;
+}
+
+const struct suite_fabric tcp_suite_fabric = {"tcp", run_pair, map, unmap, put, holds};
