@@ -16,8 +16,13 @@ enum { STAGING_BYTES = 4 << 20 };
 static void staging_registered(struct rf_task *task, const struct rf_event *event)
 {
 	struct rf_lane *lane = task->owner;
+	if (event->status) {
+		rf_fail(&lane->all->failed, RF_E_FAILED, "cannot register the staging ring: %s",
+			event->text ? event->text : "the fabric does not say why");
+		return;
+	}
 	lane->staging_key = event->key;
-	lane->staging_ready = !event->status;
+	lane->staging_ready = true;
 }
 
 static int open_staging(struct rf_lanes *l, struct rf_lane *lane, struct rf_error *e)
@@ -26,6 +31,7 @@ static int open_staging(struct rf_lanes *l, struct rf_lane *lane, struct rf_erro
 	lane->staging = aligned_alloc(RF_PAGE_BYTES, STAGING_BYTES);
 	if (!lane->staging)
 		return rf_fail(e, RF_E_FAILED, "no memory for staging");
+	lane->all = l;
 	lane->staging_task = (struct rf_task){.done = staging_registered, .owner = lane};
 	lane->staging_ready = !f->limits.local_keys;
 	if (f->limits.local_keys &&

@@ -28,6 +28,7 @@ struct rf_lane {
 	struct rf_key staging_key;
 	bool staging_ready;
 	struct rf_task staging_task;
+	struct rf_lanes *all;
 	uint64_t round_writes; /* posted in this round, for ROUND_END */
 };
 
@@ -38,7 +39,7 @@ struct rf_lanes {
 	uint32_t depth;
 	uint32_t in_flight;        /* writes of all lanes, batched ones included */
 	uint32_t writes_per_chunk; /* 0: no limit */
-	struct rf_error failed;
+	struct rf_error failed;    /* a staging ring could not be registered */
 };
 
 int rf_lanes_open(struct rf_lanes *l, struct rf_peer *peer, bool staged, struct rf_error *e);

@@ -306,9 +306,12 @@ static int say_round_end(struct rf_round *r, struct rf_error *e)
 
 static int check_failed(const struct rf_round *r, struct rf_error *e)
 {
-	if (!r->chunks->failed.code)
+	if (r->chunks->failed.code)
+		*e = r->chunks->failed;
+	else if (r->lanes->failed.code)
+		*e = r->lanes->failed;
+	else
 		return 0;
-	*e = r->chunks->failed;
 	return -1;
 }
 
