@@ -71,7 +71,7 @@ static void any_options(struct story *s)
 	o->source_memory = chance(4) ? RF_SOURCE_AUTO : RF_SOURCE_STAGED;
 	o->downtime_limit_ns = (uint64_t)(20 + chance(500)) * RF_MS;
 	o->on_stall = RF_ON_STALL_FORCE; /* so that all come to an end */
-	o->timeout_ns = 120 * RF_S;
+	o->timeout_ns = chance(10) ? 0 : (uint64_t)(1 + chance(20)) * RF_S;
 	o->verify = chance(3) == 0;
 }
 
@@ -142,7 +142,7 @@ static void tell(uint64_t seed)
 	any_fault(&s, fault, sizeof(fault));
 	any_trouble(&s);
 	story_run(&s);
-	if (is_clean(&s))
+	if (is_clean(&s) && !s.source.options.timeout_ns)
 		story_moved(&s);
 	story_end(&s);
 }
