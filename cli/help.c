@@ -54,14 +54,16 @@ static void print_usage(FILE *to, enum rf_cli_side side)
 {
 	if (side == RF_CLI_SEND) {
 		fputs("Usage: ramferry send --qmp SOCKET [OPTION...] tcp://HOST[:PORT]\n\n"
-		      "Move the guest of the QEMU behind SOCKET to the ramferry receive at HOST, while it runs.\n",
+		      "Move the guest of the QEMU behind SOCKET to the ramferry receive at HOST, while\n"
+		      "it runs.\n",
 		      to);
 		return;
 	}
 	fputs("Usage: ramferry receive --qmp SOCKET [OPTION...] tcp://ADDRESS[:PORT]\n"
-	      "       ramferry receive [OPTION...] tcp://ADDRESS[:PORT] -- qemu-system-x86_64 ARGUMENT...\n\n"
-	      "Wait at ADDRESS for a guest and run it in the QEMU behind SOCKET, which was started with\n"
-	      "-S -incoming defer; or in the QEMU behind --, which gets these from ramferry.\n",
+	      "       ramferry receive [OPTION...] tcp://ADDRESS[:PORT] -- QEMU ARGUMENT...\n\n"
+	      "Wait at ADDRESS for a guest and run it in the QEMU behind SOCKET, which was\n"
+	      "started with -S -incoming defer; or in the QEMU behind --, which gets these\n"
+	      "from ramferry.\n",
 	      to);
 }
 
@@ -82,20 +84,22 @@ void rf_cli_help(FILE *to, enum rf_cli_side side)
 	for (size_t i = 0; !rf_option_info_at(i, &info); i++)
 		if (side == RF_CLI_SEND ? info.for_send : info.for_receive)
 			print_library_option(to, &info);
-	fputs("\nSizes are powers of 1024 (64M, 1GiB). Rates are bytes per second unless the unit says bit (500M, "
-	      "10Gbit).\n"
-	      "Times are milliseconds unless the unit says otherwise (300, 1.5s, 2min).\n",
+	fputs("\nSizes are powers of 1024 (64M, 1GiB). Rates are bytes per second unless the\n"
+	      "unit says bit (500M, 10Gbit). Times are milliseconds unless the unit says\n"
+	      "otherwise (300, 1.5s, 2min).\n",
 	      to);
 }
 
 void rf_cli_overview(FILE *to)
 {
-	fputs("Usage: ramferry send --qmp SOCKET [OPTION...] URI       move the guest behind SOCKET to the receiver at "
-	      "URI\n"
-	      "       ramferry receive --qmp SOCKET [OPTION...] URI    wait at URI, fill the guest behind SOCKET and "
-	      "run it\n"
-	      "       ramferry receive [OPTION...] URI -- QEMU...      the same with a QEMU that is started for it\n"
-	      "       ramferry send --help, ramferry receive --help    all options\n"
+	fputs("Usage: ramferry send --qmp SOCKET [OPTION...] URI\n"
+	      "               move the guest of the QEMU behind SOCKET to the receiver at URI\n"
+	      "       ramferry receive --qmp SOCKET [OPTION...] URI\n"
+	      "               wait at URI, fill the guest behind SOCKET and run it\n"
+	      "       ramferry receive [OPTION...] URI -- QEMU ARGUMENT...\n"
+	      "               the same with a QEMU that is started for it\n"
+	      "       ramferry send --help, ramferry receive --help\n"
+	      "               all options\n"
 	      "       ramferry --version\n\n"
 	      "URI is tcp://HOST[:PORT]; the port is 7263 unless given.\n",
 	      to);

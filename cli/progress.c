@@ -52,15 +52,22 @@ const char *rf_cli_phase(rf_phase phase)
 	return "unknown";
 }
 
+/* Fits into 80 columns. */
 static void describe_round(const rf_progress *p, char *line, size_t length)
 {
 	char left[RF_CLI_NUMBER], rate[RF_CLI_NUMBER], dirty[RF_CLI_NUMBER], downtime[RF_CLI_NUMBER];
+
+	if (!p->left_bytes && !p->bytes_per_second) {
+		snprintf(line, length, "round %" PRIu64 " begins", p->round);
+		return;
+	}
+
 	int n = snprintf(line, length, "round %" PRIu64 ": %s left, %s, guest writes %s", p->round,
 			 rf_cli_bytes(p->left_bytes, left), rf_cli_rate(p->bytes_per_second, rate),
 			 rf_cli_rate(p->dirty_bytes_per_second, dirty));
 
 	if (p->predicted_downtime_ns && n > 0 && (size_t)n < length)
-		snprintf(line + n, length - (size_t)n, ", downtime would be %s",
+		snprintf(line + n, length - (size_t)n, ", downtime %s",
 			 rf_cli_time(p->predicted_downtime_ns, downtime));
 }
 
@@ -122,7 +129,7 @@ static void progress(struct rf_cli_report *r, const rf_progress *p)
 		if (strlen(line) >= (size_t)r->columns)
 			line[r->columns - 1] = '\0';
 		rf_cli_output_put(r->output, STDOUT_FILENO, RF_CLI_LIVE, rf_cli_clean(line));
-	} else if (news && p->phase != RF_PHASE_ROUNDS) {
+	} else if (news && p->phase != RF_PHASE_ROUNDS && p->phase != RF_PHASE_RUNNING) {
 		put(r, STDOUT_FILENO, "%s", line);
 	}
 }

@@ -1,0 +1,146 @@
+#!/bin/bash
+# SPDX-License-Identifier: LGPL-2.1-or-later
+# command.sh RAMFERRY FAKE-QEMU JSON-LINES MANUAL-DIRECTORY: the command line from outside. Each wrong use gets one sentence on
+# standard error and its status, and nothing on standard output.
+set -u
+
+ramferry=$1 fake=$2 json_lines=$3 manual=$4
+work=$(mktemp -d)
+export TMPDIR=$work
+unset XDG_RUNTIME_DIR
+pids=()
+trap 'kill -KILL "${pids[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$work"' EXIT
+failures=0
+
+fail() {
+	echo "FAILED: $*"
+	failures=$((failures + 1))
+}
+
+# expect STATUS SENTENCE ARGUMENT...: the sentence is a regular expression
+expect() {
+	local status=$1 sentence=$2
+	shift 2
+	timeout 30 "$ramferry" "$@" >"$work/out" 2>"$work/err" </dev/null
+	local got=$?
+	[ $got = "$status" ] || fail "ramferry $*: status $got, not $status"
+	[ "$(grep -c '^ramferry' "$work/err")" = 1 ] && grep -q -- "$sentence" "$work/err" ||
+		fail "ramferry $*: \"$(cat "$work/err")\" does not say \"$sentence\" in one line"
+	[ ! -s "$work/out" ] || fail "ramferry $*: wrote to standard output: $(head -c 200 "$work/out")"
+}
+
+# ---- Usage: status 2 ----
+
+expect 2 'no command "carry"' carry
+expect 2 'no option "--carry"' --carry
+expect 2 'no command "carry"' help carry
+expect 2 'a URI is missing' send --qmp s
+expect 2 'a URI is missing' receive --qmp s
+expect 2 'see ramferry send --help' send --qmp s
+expect 2 'see ramferry receive --help' receive
+expect 2 '--qmp is missing' send tcp://127.0.0.1
+expect 2 '--qmp is missing.*or a QEMU' receive tcp://127.0.0.1
+expect 2 'no option --carry' send --qmp s --carry tcp://h
+expect 2 'no option --carry' send --qmp s --carry=3 tcp://h
+expect 2 'no option -x' send -x --qmp s tcp://h
+expect 2 'one URI is enough' send --qmp s tcp://a tcp://b
+expect 2 '--qmp needs a value' send tcp://h --qmp
+expect 2 '--qmp needs a value' send --qmp --quiet tcp://h
+expect 2 '--qmp needs the path' send --qmp= tcp://h
+expect 2 '--qmp is given twice' send --qmp s --qmp=t tcp://h
+expect 2 '--json takes no value' send --json=yes --qmp s tcp://h
+expect 2 '--chunk-size is given twice' send --qmp s --chunk-size 1M --chunk-size=2M tcp://h
+expect 2 '1 MiB to 1 GiB, a power of two' send --qmp s --chunk-size 3M tcp://h
+expect 2 '1 MiB to 1 GiB, a power of two' send --qmp s --chunk-size=2G tcp://h
+expect 2 'chunk-size' send --qmp s --chunk-size much tcp://h
+expect 2 'wait, force or abort' send --qmp s --on-stall weep tcp://h
+expect 2 'on or off' send --qmp s --verify=perhaps tcp://h
+expect 2 'option of ramferry send' receive --qmp s --chunk-size 1M tcp://127.0.0.1
+expect 2 'must be the number of a process' send --qmp s --pid 0 tcp://h
+expect 2 'must be the number of a process' send --qmp s --pid 12x tcp://h
+expect 2 'do not go together' send --qmp s --quiet --verbose tcp://h
+expect 2 'pigeon' send --qmp s pigeon://h
+expect 2 'names no host' send --qmp s tcp://
+expect 2 'not an address' send --qmp s host
+expect 2 'is missing behind --' receive tcp://127.0.0.1 --
+expect 2 'not for one behind --' receive --qmp s tcp://127.0.0.1 -- "$fake" greet
+expect 2 'leave out -incoming' receive tcp://127.0.0.1 -- "$fake" greet -incoming defer
+expect 2 'leave out --daemonize' receive tcp://127.0.0.1 -- "$fake" greet --daemonize
+
+"$ramferry" >"$work/out" 2>"$work/err"
+[ $? = 2 ] && [ ! -s "$work/out" ] && grep -q '^Usage' "$work/err" || fail "without arguments it does not tell its usage"
+
+# ---- Refused: status 3 ----
+
+expect 3 "$work/none" send --qmp "$work/none" tcp://127.0.0.1
+: >"$work/file"
+expect 3 "$work/file" send --qmp "$work/file" tcp://127.0.0.1
+expect 3 'cannot start /nonexistent: No such file' receive tcp://127.0.0.1:0 -- /nonexistent
+expect 3 'ended with exit status 7 before' receive tcp://127.0.0.1:0 -- "$fake" exit:7
+expect 3 'does not speak QMP' receive tcp://127.0.0.1:0 -- "$fake" greet
+
+# A socket of some other program, and one that a silent program holds.
+"$fake" greet -qmp "unix:$work/other,server=on" &
+pids+=($!)
+for _ in $(seq 500); do [ -S "$work/other" ] && break; sleep 0.01; done
+expect 3 'does not speak QMP' send --qmp "$work/other" tcp://127.0.0.1
+
+# ---- What it gives to the QEMU behind -- ----
+
+timeout 30 "$ramferry" receive tcp://127.0.0.1:0 -- "$fake" arguments -m 64 >"$work/out" 2>"$work/err"
+grep -q '^\[arguments\]\[-m\]\[64\]\[-S\]\[-incoming\]\[defer\]\[-qmp\]\[unix:.*,server=on,wait=off\]$' "$work/err" ||
+	fail "wrong arguments for QEMU: $(cat "$work/err")"
+
+# ---- Signals while its QEMU starts: status 1, and nothing is left ----
+
+for signal in INT TERM HUP; do
+	# A shell's background processes ignore SIGINT; env gives it its usual meaning back.
+	env --default-signal=INT "$ramferry" receive tcp://127.0.0.1:0 -- "$fake" silent >"$work/out" 2>"$work/err" &
+	pid=$!
+	pids+=($pid)
+	for _ in $(seq 1000); do ls "$work"/ramferry-*/qmp >"$work/socket" 2>/dev/null && break; sleep 0.01; done
+	kill -$signal $pid
+	wait $pid
+	status=$?
+	[ $status = 1 ] && grep -q cancelled "$work/err" || fail "SIG$signal: status $status, $(cat "$work/err")"
+	! ls -d "$work"/ramferry-* 2>/dev/null || fail "SIG$signal: its directory is still there"
+done
+
+# ---- JSON ----
+
+json() { # STATUS ARGUMENT...
+	local status=$1 said
+	shift
+	timeout 30 "$ramferry" "$@" >"$work/out" 2>"$work/err" </dev/null
+	local got=$?
+	said=$("$json_lines" <"$work/out") || fail "ramferry $*: $(cat "$work/out")"
+	[ "$got" = "$status" ] && [ "$said" = "$status" ] || fail "ramferry $*: status $got, in JSON $said, not $status"
+	grep -q '^ramferry' "$work/err" || fail "ramferry $*: nothing for people"
+}
+
+json 2 send --json
+json 2 send --carry --json --qmp s tcp://h
+json 2 send --json --qmp s --chunk-size 3 tcp://h
+json 3 send --json --qmp "$work/none" tcp://h
+json 3 send --json --qmp "$work/none"$'\xff\033\n"' tcp://h
+json 3 receive --json tcp://127.0.0.1:0 -- "$fake" exit:3
+
+# ---- Help, version, manual ----
+
+"$ramferry" --version | grep -qE '^ramferry [0-9]+\.[0-9]+\.[0-9]+$' || fail "no version"
+"$ramferry" --help | grep -q 'ramferry receive' || fail "no overview"
+for side in send receive; do
+	"$ramferry" $side --help >"$work/help" || fail "$side --help: status $?"
+	"$ramferry" help $side | cmp -s - "$work/help" || fail "help $side is not $side --help"
+	[ "$(grep -c '^  --' "$work/help")" -ge 8 ] || fail "$side --help lists few options"
+	awk 'length > 80' "$work/help" | grep . && fail "$side --help has lines of more than 80 columns"
+	# Whatever the help lists is understood, and stands in the manual.
+	for option in $(sed -n 's/^  --\([a-z-]*\).*/\1/p' "$work/help"); do
+		grep -q "Fl Fl $option\b" "$manual/ramferry-$side.1" || fail "ramferry-$side(1) lacks --$option"
+		if "$ramferry" $side "--$option" 2>&1 | grep -q 'no option'; then fail "--$option is unknown"; fi
+	done
+done
+[ -z "$(command -v mandoc)" ] || mandoc -T lint -W warning "$manual"/ramferry*.1 || fail "the manual pages are not clean"
+
+[ $failures = 0 ] || exit 1
+echo "the command line is as it should be"
