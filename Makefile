@@ -3,6 +3,8 @@
 
 BUILD ?= build
 PREFIX ?= /usr/local
+# Where Debian's linker and pkg-config look under /usr/local; meson's own guess depends on what else is installed.
+LIBDIR ?= lib
 MESON_ARGS ?=
 
 .PHONY: all demo check check-unit check-sim check-asan check-tsan check-e2e tidy install clean
@@ -13,7 +15,7 @@ all: $(BUILD)/build.ninja
 
 $(BUILD)/build.ninja:
 	@command -v meson >/dev/null || { echo "meson is missing: scripts/install-deps build" >&2; exit 1; }
-	meson setup --prefix=$(PREFIX) $(MESON_ARGS) $(BUILD)
+	meson setup --prefix=$(PREFIX) --libdir=$(LIBDIR) $(MESON_ARGS) $(BUILD)
 
 # Move a small Linux guest from one QEMU to another on this machine, and look at it.
 demo:

@@ -10,10 +10,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # Constant tables with pointers in them are in .data.rel.ro, which is not writable when the program runs. The names left
-# out belong to the C runtime's start files.
+# out belong to the start files of the C runtime and to the compiler's own library.
 writable() { # LIBRARY
 	objdump -t "$1" | awk '
-		/ d  \.|\.data\.rel\.ro/ || $NF ~ /^(completed\.[0-9]+|__dso_handle|__TMC_END__|_edata|__bss_start|_end)$/ { next }
+		/ d  \.|\.data\.rel\.ro/ || $NF ~ /^(completed\.[0-9]+|__dso_handle|__TMC_END__|_edata|__bss_start|_end|__cpu_(model|features2))$/ { next }
 		/ (\.data|\.bss|\.tdata|\.tbss|\*COM\*)[^ \t]*\t/ { print $NF }' | sort
 }
 
