@@ -17,11 +17,12 @@ struct rf_qemu {
 	struct rf_settings settings;
 	char status[32]; /* of QEMU's migration, by its last event or answer */
 	bool blocks_known;
-	bool touched;      /* prepare() has begun */
-	bool migrate_sent; /* source: `migrate` was given and not undone */
-	bool was_running;  /* source: before pause() */
-	int stream;        /* our end of QEMU's migration stream, -1: none */
-	char *early;       /* source: what QEMU sent before it stopped: its ROMs and video memory */
+	bool touched;       /* prepare() has begun */
+	bool migrate_sent;  /* source: `migrate` was given and not undone */
+	bool continue_sent; /* source: `migrate-continue` was given: no cancelling any more */
+	bool was_running;   /* source: before pause() */
+	int stream;         /* our end of QEMU's migration stream, -1: none */
+	char *early;        /* source: what QEMU sent before it stopped: its ROMs and video memory */
 	size_t early_bytes, early_capacity;
 };
 
@@ -44,8 +45,8 @@ int rf_qemu_settle(struct rf_qemu *g, int patience_ms, struct rf_error *e);
 /* A sentence about a migration that QEMU gave up, with its own reason. */
 int rf_qemu_explain(struct rf_qemu *g, const char *what, struct rf_error *e);
 
-/* `cont`, and see that the guest runs. */
-int rf_qemu_run(struct rf_qemu *g, struct rf_error *e);
+/* `cont`, and see that the guest runs. A refusal is tried again for `patience_ms`. */
+int rf_qemu_run(struct rf_qemu *g, int patience_ms, struct rf_error *e);
 
 /* ---- Lifecycle operations ---- */
 

@@ -97,7 +97,7 @@ int rf_qemu_resume(void *ctx, bool run, struct rf_error *e)
 {
 	struct rf_qemu *g = ctx;
 	struct rf_error why;
-	if (run && rf_qemu_run(g, e) != 0)
+	if (run && rf_qemu_run(g, 0, e) != 0)
 		return -1;
 	/* From here on the guest is fine whatever happens. */
 	if (run && rf_qmp_call(g->qmp, "announce-self",

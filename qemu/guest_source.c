@@ -4,8 +4,8 @@
  *   pause   `migrate`. QEMU sends what is not shared (ROMs, video memory) while the guest runs on, then stops it and waits
  *           in pre-switchover. What it sent is kept until save().
  *   save    `migrate-continue`. The device state follows, then the end of the stream; QEMU is in postmigrate.
- *   undo    From anywhere: cancel what can be cancelled, put the settings back, `cont` if the guest ran before. A guest that
- *           the operator had paused is left as it stands; past save() that is QEMU's "postmigrate", which `cont` ends too.
+ *   undo    From anywhere: cancel what can be cancelled, complete what cannot, put the settings back, `cont` if the guest ran
+ *           before. A guest that the operator had paused is left standing.
  *   finish  QEMU stays as it is, stopped in postmigrate; ending it is for whoever started it. */
 #include "qemu/guest.h"
 
@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 
 /* Video memory of a large card, twice. */
-enum { EARLY_MAX_BYTES = 1 << 30, READ_BYTES = 256 << 10 };
+enum { EARLY_MAX_BYTES = 1 << 30, READ_BYTES = 256 << 10, CONT_PATIENCE_MS = 5000, COMPLETE_PATIENCE_MS = 10000 };
 
 /* Room for READ_BYTES more. */
 static int grow_early(struct rf_qemu *g, struct rf_error *e)
@@ -120,6 +120,7 @@ static int pass_on(struct rf_qemu *g, const struct rf_state_sink *sink, char *by
 int rf_qemu_save(void *ctx, const struct rf_state_sink *sink, struct rf_error *e)
 {
 	struct rf_qemu *g = ctx;
+	g->continue_sent = true; /* also when the answer gets lost */
 	if (rf_qmp_call(g->qmp, "migrate-continue", json_pack("{s:s}", "state", "pre-switchover"), NULL, e) != 0)
 		return -1;
 	if (g->early_bytes && sink->write(sink->arg, g->early, g->early_bytes) != 0)
@@ -136,9 +137,31 @@ int rf_qemu_save(void *ctx, const struct rf_state_sink *sink, struct rf_error *e
 	return strcmp(g->status, "completed") == 0 ? 0 : rf_qemu_explain(g, "QEMU could not save its state", e);
 }
 
-/* End QEMU's migration. It may win against a cancel that comes late; then it is "completed", which is as good. */
-static int cancel(struct rf_qemu *g, struct rf_error *e)
+/* A guest that the operator had paused ends, before QEMU 8.2 or past save(), in QEMU's state "postmigrate". The only way out
+ * of that is to run it, which nobody asked for. */
+static void warn_postmigrate(struct rf_qemu *g)
 {
+	char status[32];
+	if (rf_query_status(g->qmp, status, sizeof(status), NULL, NULL) == 0 && strcmp(status, "postmigrate") == 0)
+		rf_log(g->guest->log, RF_LOG_WARNING,
+		       "the guest is still paused, but QEMU calls it \"postmigrate\" now: "
+		       "before it can be moved it has to run for a moment (cont, stop)");
+}
+
+/* End QEMU's migration. Before `migrate-continue` it is cancelled. After that never: QEMU 7.2, cancelled while it sends the
+ * device state, lets the guest run on with its disks still inactive, and aborts at the next write or migration [tried]. So it
+ * is left to complete, which needs nothing but somebody who reads its stream; should it stand still, the stream is closed,
+ * and QEMU notices that as a failure and takes its disks back. */
+static int end_migration(struct rf_qemu *g, struct rf_error *e)
+{
+	if (g->continue_sent) {
+		if (rf_qemu_settle(g, COMPLETE_PATIENCE_MS, e) == 0)
+			return 0;
+		if (strcmp(g->status, "pre-switchover") == 0) /* QEMU has refused to continue */
+			rf_qmp_call(g->qmp, "migrate_cancel", NULL, NULL, NULL);
+		rf_qemu_stream_close(g);
+		return rf_qemu_settle(g, RF_QEMU_PATIENCE_MS, e);
+	}
 	if (rf_query_migrate(g->qmp, g->status, sizeof(g->status), NULL, 0, e) != 0)
 		return -1;
 	if (rf_migrate_is_busy(g->status) && rf_qmp_call(g->qmp, "migrate_cancel", NULL, NULL, e) != 0)
@@ -150,11 +173,14 @@ static int run_again(struct rf_qemu *g, struct rf_error *e)
 {
 	char status[32];
 	bool running;
-	if (!g->was_running)
+	if (!g->was_running) {
+		warn_postmigrate(g);
 		return 0;
+	}
 	if (rf_query_status(g->qmp, status, sizeof(status), &running, e) != 0)
 		return -1;
-	return running ? 0 : rf_qemu_run(g, e);
+	/* From QEMU 11 on a cancelled migration is settled a moment before `cont` is allowed. */
+	return running ? 0 : rf_qemu_run(g, CONT_PATIENCE_MS, e);
 }
 
 int rf_qemu_undo(void *ctx, struct rf_error *e)
@@ -163,13 +189,13 @@ int rf_qemu_undo(void *ctx, struct rf_error *e)
 	struct rf_error settings;
 	if (!g->touched)
 		return 0;
-	if (g->migrate_sent && (cancel(g, e) != 0 || run_again(g, e) != 0))
+	if (g->migrate_sent && (end_migration(g, e) != 0 || run_again(g, e) != 0))
 		return rf_wrap(e, "the guest may stand still, look at it");
 	if (g->stream >= 0) /* also a name that QEMU holds and `migrate` never took */
 		rf_qmp_call(g->qmp, "closefd", json_pack("{s:s}", "fdname", RF_QEMU_STREAM), NULL, NULL);
 	rf_qemu_stream_close(g);
 	free_early(g);
-	g->migrate_sent = false;
+	g->migrate_sent = g->continue_sent = false;
 	if (rf_settings_restore(g->qmp, &g->settings, &settings) != 0) {
 		if (e)
 			*e = settings;

@@ -90,13 +90,16 @@ int rf_qemu_explain(struct rf_qemu *g, const char *what, struct rf_error *e)
 	return rf_fail(e, RF_E_FAILED, "%s: QEMU's migration is \"%s\"%s%s", what, g->status, *why ? ": " : "", why);
 }
 
-int rf_qemu_run(struct rf_qemu *g, struct rf_error *e)
+int rf_qemu_run(struct rf_qemu *g, int patience_ms, struct rf_error *e)
 {
-	int64_t deadline = rf_deadline_ms(RF_QEMU_PATIENCE_MS);
+	int64_t deadline = rf_deadline_ms(patience_ms);
+	while (rf_qmp_call(g->qmp, "cont", NULL, NULL, e) != 0) {
+		if (!rf_deadline_left_ms(deadline) || rf_process_ended(&g->process, 1))
+			return -1;
+	}
+	deadline = rf_deadline_ms(RF_QEMU_PATIENCE_MS);
 	char status[32];
 	bool running;
-	if (rf_qmp_call(g->qmp, "cont", NULL, NULL, e) != 0)
-		return -1;
 	for (;;) {
 		if (rf_query_status(g->qmp, status, sizeof(status), &running, e) != 0)
 			return -1;
