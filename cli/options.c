@@ -50,16 +50,15 @@ static bool is_named(const char *option, const char *text, size_t length)
 }
 
 /* The value behind `--name=`, or the next argument. An argument that looks like an option is none: it is much more often
- * a value that was forgotten. */
-static int take_value(struct parser *p, const char *name, const char *inline_value, const char **value)
+ * a value that was forgotten. NULL: there is none, and it was said. */
+static const char *take_value(struct parser *p, const char *name, const char *inline_value)
 {
-	*value = inline_value;
-	if (*value)
-		return 0;
-	if (p->next == p->end || !strncmp(*p->next, "--", 2))
-		return complain(p, "--%s needs a value", name);
-	*value = *p->next++;
-	return 0;
+	if (inline_value)
+		return inline_value;
+	if (p->next < p->end && strncmp(*p->next, "--", 2))
+		return *p->next++;
+	complain(p, "--%s needs a value", name);
+	return NULL;
 }
 
 static int parse_pid(struct parser *p, const char *text, int *pid)
@@ -87,7 +86,8 @@ static int set_own(struct parser *p, const struct rf_cli_own_option *own, const 
 		*(bool *)field = true;
 		return 0;
 	}
-	if (take_value(p, own->name, inline_value, &value))
+	value = take_value(p, own->name, inline_value);
+	if (!value)
 		return -1;
 	if (field == &p->a->pid)
 		return p->a->pid ? complain(p, "--pid is given twice") : parse_pid(p, value, &p->a->pid);
@@ -112,7 +112,9 @@ static int set_library(struct parser *p, const rf_option_info *info, const char 
 			return complain(p, "--%s is given twice", info->name);
 	if (a->nsettings == RF_CLI_SETTINGS)
 		return complain(p, "too many options");
-	if (strcmp(info->kind, "flag") && take_value(p, info->name, inline_value, &value))
+	if (strcmp(info->kind, "flag"))
+		value = take_value(p, info->name, inline_value);
+	if (!value)
 		return -1;
 	a->settings[a->nsettings++] = (struct rf_cli_setting){info->name, value};
 	return 0;

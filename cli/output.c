@@ -120,7 +120,7 @@ static struct item *make_item(int fd, enum rf_cli_line kind, const char *text)
 	if (!item)
 		return NULL;
 	*item = (struct item){.fd = fd, .kind = kind, .length = length};
-	memcpy(item->text, text, length);
+	memcpy(item->text, text, length + 1);
 	if (kind != RF_CLI_LIVE)
 		item->text[item->length++] = '\n';
 	return item;

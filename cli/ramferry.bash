@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+# Completion for bash. The options are those that the command itself lists.
+
+_ramferry() {
+	local word=${COMP_WORDS[COMP_CWORD]} side=${COMP_WORDS[1]} i
+	COMPREPLY=()
+	if [ "$COMP_CWORD" = 1 ]; then
+		mapfile -t COMPREPLY < <(compgen -W 'send receive help --help --version' -- "$word")
+		return
+	fi
+	for ((i = 2; i < COMP_CWORD; i++)); do
+		if [ "${COMP_WORDS[i]}" = -- ]; then # a QEMU and its arguments
+			mapfile -t COMPREPLY < <(compgen -f -- "$word")
+			return
+		fi
+	done
+	case ${COMP_WORDS[COMP_CWORD - 1]} in
+	--qmp)
+		mapfile -t COMPREPLY < <(compgen -f -- "$word")
+		return
+		;;
+	help)
+		mapfile -t COMPREPLY < <(compgen -W 'send receive' -- "$word")
+		return
+		;;
+	esac
+	case $side in
+	send | receive)
+		mapfile -t COMPREPLY < <(compgen -W "tcp:// $(ramferry "$side" --help 2>/dev/null |
+			sed -n 's/^  \(--[a-z-]*\).*/\1/p' | tr '\n' ' ')" -- "$word")
+		;;
+	esac
+}
+
+complete -F _ramferry ramferry
