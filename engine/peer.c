@@ -213,7 +213,7 @@ static int take_event(struct rf_peer *p, const struct rf_event *ev, struct rf_er
 		return 0;
 	case RF_EV_WRITTEN:
 		/* The peer's host took bytes; whether its engine lives only a message tells. */
-		if (p->written && !p->deaf)
+		if (p->written && !p->deaf && ev->count)
 			p->written(p->side, ev->lane, ev->count);
 		return 0;
 	case RF_EV_MESSAGE:

@@ -42,7 +42,8 @@ struct rf_write {
 enum rf_event_kind {
 	RF_EV_REGISTERED, /* cookie; status; key */
 	RF_EV_RELEASED,   /* cookie */
-	RF_EV_WRITTEN,    /* lane; count: its oldest `count` writes need their local buffers no more */
+	RF_EV_WRITTEN,    /* lane; count: its oldest `count` writes need their local buffers no more, but may not have landed
+	                   * yet. 0, on any lane: room for what write() or send() did not take */
 	RF_EV_MESSAGE,    /* lane; data, length: valid until the next poll */
 	RF_EV_DONE,       /* cookie: the function given to run() has returned */
 	RF_EV_WOKEN,      /* somebody called wake(); several calls may give one event */
