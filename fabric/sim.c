@@ -239,6 +239,10 @@ static int sim_connect(struct rf_fabric *f, const struct rf_uri *uri, struct rf_
 		wait_for_news(s, w->now_ns + 2 * w->model.delay_ns + 1);
 	}
 	set_up(s, s);
+	if (s->lost) { /* the peer has come and gone */
+		s->lost = false;
+		rf_sim_lose(s, "the peer has closed the connection");
+	}
 	return 0;
 }
 

@@ -33,6 +33,7 @@ struct parcel {
 	void *image; /* of its memory, once read; or the message */
 	size_t length;
 	bool counted;   /* among the writes in flight of its registrations */
+	bool forbidden; /* touches nothing, and ends the connection where it should have landed */
 	unsigned users; /* timers that still need it */
 };
 
@@ -81,13 +82,19 @@ static void count_down(struct rf_sim_side *s, const struct parcel *p, bool remot
 static void land(struct rf_sim *w, void *arg)
 {
 	struct parcel *p = arg;
+	const struct rf_write *write = &p->write;
 	struct rf_sim_side *to = rf_sim_peer(p->from);
+	bool known = rf_sim_registered(to, write->rkey, write->remote, write->length, RF_ACCESS_REMOTE_WRITE);
 
-	if (p->image && arrives(p))
-		to->memory.store(to->memory.ctx, p->write.remote, p->write.length, p->image);
+	if (arrives(p) && (p->forbidden || (p->counted && !known))) {
+		rf_sim_lose(to, "the peer wrote where it may not: nothing was written");
+		rf_sim_cut(w);
+	} else if (arrives(p) && p->image) {
+		to->memory.store(to->memory.ctx, write->remote, write->length, p->image);
+	}
 	if (p->counted) {
 		count_down(to, p, true);
-		rf_sim_landing_remove(to, p->write.remote);
+		rf_sim_landing_remove(to, write->remote);
 	}
 	drop_user(p);
 }
@@ -108,30 +115,34 @@ static void report(struct rf_sim *w, void *arg)
 }
 
 /* Both keys must name what the write touches. A peer that has closed is no reason for a complaint. */
-static bool check_write(struct rf_sim_side *s, const struct rf_write *w)
+static void check_write(struct rf_sim_side *s, struct parcel *p)
 {
+	struct rf_sim *world = s->world;
 	struct rf_sim_side *to = rf_sim_peer(s);
+	const struct rf_write *w = &p->write;
 	struct rf_sim_registration *local, *remote;
+	bool keyed = s->fabric.limits.local_keys;
 
 	if (!w->length || w->length > s->fabric.limits.max_write_bytes)
-		rf_sim_violate(s->world, "a write of %u bytes", w->length);
-	if (to->state != RF_SIM_CONNECTED || to->lost || s->world->cut)
-		return false;
+		rf_sim_violate(world, "a write of %u bytes", w->length);
+	if (to->state != RF_SIM_CONNECTED || to->lost || world->cut)
+		return;
 	remote = rf_sim_registered(to, w->rkey, w->remote, w->length, RF_ACCESS_REMOTE_WRITE);
 	local = rf_sim_registered(s, w->lkey, (uint64_t)(uintptr_t)w->local, w->length, RF_ACCESS_LOCAL_READ);
+	p->forbidden = !remote || (keyed && !local);
 	if (!remote)
-		rf_sim_violate(s->world, "a write of %u bytes to %#llx, which no living registration of the peer holds",
+		rf_sim_violate(world, "a write of %u bytes to %#llx, which no living registration of the peer holds",
 			       w->length, (unsigned long long)w->remote);
-	if (!local && s->fabric.limits.local_keys)
-		rf_sim_violate(s->world, "a write of %u bytes from %p, which no living registration holds", w->length,
+	else if (p->forbidden)
+		rf_sim_violate(world, "a write of %u bytes from %p, which no living registration holds", w->length,
 			       w->local);
-	if (!remote || (!local && s->fabric.limits.local_keys))
-		return false;
+	if (p->forbidden)
+		return;
+	p->counted = true;
 	remote->in_flight++;
-	if (s->fabric.limits.local_keys)
+	if (keyed)
 		local->in_flight++;
 	rf_sim_landing_add(to, w->remote, w->length);
-	return true;
 }
 
 static int64_t later(int64_t a, int64_t b)
@@ -160,7 +171,7 @@ static void post(struct rf_sim_side *s, unsigned number, const struct rf_write *
 	int64_t begin_ns, read_ns, back_ns;
 
 	*p = (struct parcel){.from = s, .lane = number, .write = *write, .users = 3};
-	p->counted = check_write(s, write);
+	check_write(s, p);
 	begin_ns = later(later(w->now_ns, s->link_free_ns), lane->sent_ns);
 	lane->sent_ns = s->link_free_ns = begin_ns + w->model.write_ns + wire_ns(w, write->length);
 	read_ns = w->now_ns + (int64_t)rf_sim_random(w, (uint64_t)(lane->sent_ns - w->now_ns) + 1);
@@ -198,7 +209,7 @@ static void allow_again(struct rf_sim *w, void *arg)
 	if (lane->refused && lane->messages < RF_SIM_MESSAGES_PER_LANE) {
 		lane->refused = false;
 		if (p->from->state == RF_SIM_CONNECTED && !p->from->lost)
-			rf_sim_push(p->from, &(struct rf_event){.kind = RF_EV_WOKEN});
+			rf_sim_push(p->from, &(struct rf_event){.kind = RF_EV_WRITTEN, .lane = p->lane});
 	}
 	drop_user(p);
 }
