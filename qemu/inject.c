@@ -39,13 +39,52 @@ struct injection {
 	struct rf_error *e;
 };
 
+/* The number that follows `key` in a file of /proc, or -1. */
+static long read_number(const char *name, const char *key)
+{
+	char line[256];
+	long value = -1;
+	FILE *f = fopen(name, "re");
+	if (!f)
+		return -1;
+	while (value < 0 && fgets(line, sizeof(line), f))
+		if (strncmp(line, key, strlen(key)) == 0)
+			value = strtol(line + strlen(key), NULL, 10);
+	fclose(f);
+	return value;
+}
+
+/* The kernel says no for several reasons; find the one that helps. */
+static int explain_permission(pid_t pid, struct rf_error *e)
+{
+	char name[32];
+	snprintf(name, sizeof(name), "/proc/%d/status", (int)pid);
+	long tracer = read_number(name, "TracerPid:");
+	if (tracer > 0)
+		return rf_fail(e, RF_E_REFUSED, "QEMU (process %d) is being traced by process %ld already", (int)pid,
+			       tracer);
+	long yama = read_number("/proc/sys/kernel/yama/ptrace_scope", "");
+	if (yama > 2)
+		return rf_fail(e, RF_E_REFUSED,
+			       "this host forbids to trace any process (kernel.yama.ptrace_scope is %ld)", yama);
+	if (yama > 0)
+		return rf_fail(e, RF_E_REFUSED,
+			       "not permitted to trace QEMU (process %d): run as root or with CAP_SYS_PTRACE "
+			       "(kernel.yama.ptrace_scope is %ld)",
+			       (int)pid, yama);
+	return rf_fail(e, RF_E_REFUSED,
+		       "not permitted to trace QEMU (process %d): run as root, with CAP_SYS_PTRACE or as QEMU's user",
+		       (int)pid);
+}
+
 static int find_vdso(pid_t pid, uint64_t *start, uint64_t *length, struct rf_error *e)
 {
 	char name[32], line[512];
 	snprintf(name, sizeof(name), "/proc/%d/maps", (int)pid);
 	FILE *f = fopen(name, "re");
 	if (!f)
-		return rf_fail_errno(e, RF_E_REFUSED, errno, "cannot read %s", name);
+		return errno == EACCES ? explain_permission(pid, e)
+				       : rf_fail_errno(e, RF_E_REFUSED, errno, "cannot read %s", name);
 	uint64_t end = 0;
 	while (!end && fgets(line, sizeof(line), f))
 		if (!strstr(line, " r-xp ") || !strstr(line, "[vdso]") ||
@@ -76,44 +115,6 @@ static int find_gadget(pid_t pid, uint64_t *gadget, struct rf_error *e)
 	if (n < 0)
 		return rf_fail_errno(e, RF_E_REFUSED, errno, "cannot read the vDSO of process %d", (int)pid);
 	return at ? 0 : rf_fail(e, RF_E_REFUSED, "the vDSO of process %d holds no system call", (int)pid);
-}
-
-/* The number that follows `key` in a file of /proc, or -1. */
-static long read_number(const char *name, const char *key)
-{
-	char line[256];
-	long value = -1;
-	FILE *f = fopen(name, "re");
-	if (!f)
-		return -1;
-	while (value < 0 && fgets(line, sizeof(line), f))
-		if (strncmp(line, key, strlen(key)) == 0)
-			value = strtol(line + strlen(key), NULL, 10);
-	fclose(f);
-	return value;
-}
-
-/* PTRACE_SEIZE says EPERM for several reasons; find the one that helps. */
-static int explain_permission(pid_t pid, struct rf_error *e)
-{
-	char name[32];
-	snprintf(name, sizeof(name), "/proc/%d/status", (int)pid);
-	long tracer = read_number(name, "TracerPid:");
-	if (tracer > 0)
-		return rf_fail(e, RF_E_REFUSED, "QEMU (process %d) is being traced by process %ld already", (int)pid,
-			       tracer);
-	long yama = read_number("/proc/sys/kernel/yama/ptrace_scope", "");
-	if (yama > 2)
-		return rf_fail(e, RF_E_REFUSED,
-			       "this host forbids to trace any process (kernel.yama.ptrace_scope is %ld)", yama);
-	if (yama > 0)
-		return rf_fail(e, RF_E_REFUSED,
-			       "not permitted to trace QEMU (process %d): run as root or with CAP_SYS_PTRACE "
-			       "(kernel.yama.ptrace_scope is %ld)",
-			       (int)pid, yama);
-	return rf_fail(e, RF_E_REFUSED,
-		       "not permitted to trace QEMU (process %d): run as root, with CAP_SYS_PTRACE or as QEMU's user",
-		       (int)pid);
 }
 
 static int explain_userfaultfd(long error, struct rf_error *e)
