@@ -49,7 +49,7 @@ static int check_device(const char *type, struct rf_error *e)
 static int check_tree(char *tree, struct rf_error *e)
 {
 	char device[128] = "", *rest = NULL;
-	for (char *line = strtok_r(tree, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+	for (char *line = strtok_r(tree, "\r\n", &rest); line; line = strtok_r(NULL, "\r\n", &rest)) {
 		line += strspn(line, " ");
 		if (sscanf(line, "dev: %127[^,]", device) == 1 && check_device(device, e) != 0)
 			return -1;
@@ -66,10 +66,10 @@ static int check_tree(char *tree, struct rf_error *e)
 static int check_networks(char *list, struct rf_error *e)
 {
 	char *rest = NULL;
-	for (char *line = strtok_r(list, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+	for (char *line = strtok_r(list, "\r\n", &rest); line; line = strtok_r(NULL, "\r\n", &rest)) {
 		char name[128], type[64];
 		line += strspn(line, " \\");
-		if (sscanf(line, "%127[^:]: index=%*d,type=%63[^,\r]", name, type) != 2)
+		if (sscanf(line, "%127[^:]: index=%*d,type=%63[^,]", name, type) != 2)
 			continue;
 		if (strcmp(type, "vhost-user") == 0 || strcmp(type, "vhost-vdpa") == 0)
 			return rf_fail(e, RF_E_REFUSED, "the network %s is of type %s, which %s", name, type,
