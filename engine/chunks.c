@@ -402,6 +402,11 @@ static uint64_t choose_gap(const struct rf_chunks *c, const struct rf_chunk *chu
 	}
 }
 
+void rf_chunks_new_round(struct rf_chunks *c)
+{
+	c->refused.chunk = NULL;
+}
+
 int rf_chunks_want(struct rf_chunks *c, unsigned block, uint64_t page, const struct rf_pages *pages, struct rf_error *e)
 {
 	struct rf_chunk *chunk = rf_chunks_at(c, block, page);
@@ -409,7 +414,12 @@ int rf_chunks_want(struct rf_chunks *c, unsigned block, uint64_t page, const str
 	uint64_t unit = rf_max_u64(c->guest->blocks[block]->page_bytes >> RF_PAGE_SHIFT, 1), bytes, at = first;
 	struct rf_run span;
 
-	uint64_t gap = choose_gap(c, chunk, pages, first, end, unit, &bytes);
+	uint64_t gap = c->refused.gap;
+	if (c->refused.chunk == chunk && c->refused.nspans == chunk->nspans)
+		bytes = c->refused.bytes;
+	else
+		gap = choose_gap(c, chunk, pages, first, end, unit, &bytes);
+	c->refused.chunk = NULL;
 	if (bytes) {
 		/* Its own spans must not be chosen to make room for it. */
 		bool was = chunk->wanted;
@@ -417,6 +427,10 @@ int rf_chunks_want(struct rf_chunks *c, unsigned block, uint64_t page, const str
 		int room = make_room(c, bytes, e);
 		if (room <= 0) {
 			chunk->wanted = was;
+			c->refused.chunk = chunk;
+			c->refused.nspans = chunk->nspans;
+			c->refused.gap = gap;
+			c->refused.bytes = bytes;
 			return room;
 		}
 	}

@@ -55,6 +55,11 @@ struct rf_chunks {
 	uint64_t releasing_bytes;
 	uint32_t asked;     /* spans that are not ready yet */
 	unsigned max_spans; /* per 64 MiB */
+	struct {
+		const struct rf_chunk *chunk; /* for which there was no room; NULL: none */
+		uint32_t nspans;
+		uint64_t gap, bytes;          /* what was found out about it, which costs a walk over its pages */
+	} refused;
 	struct rf_out ask;  /* REGISTER being filled */
 	unsigned nask;
 	struct rf_error failed; /* a registration that failed */
@@ -65,6 +70,9 @@ void rf_chunks_free(struct rf_chunks *c);
 
 struct rf_chunk *rf_chunks_at(const struct rf_chunks *c, unsigned block, uint64_t page);
 uint64_t rf_chunks_end(const struct rf_chunks *c, unsigned block, uint64_t page); /* first page of the next chunk */
+
+/* The pages to send are about to change. */
+void rf_chunks_new_round(struct rf_chunks *c);
 
 /* See that every page of `pages` in the chunk of `page` is covered by a span, asking for those that are missing; the
  * chunk is wanted from now on. 1 done, 0 no room below max-pinned now, -1 failed. */

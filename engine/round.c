@@ -11,6 +11,7 @@ enum why_stopped { STOP_KEY, STOP_QUEUE, STOP_SCAN, STOP_PACE, STOP_DONE, STOP_F
 void rf_round_start(struct rf_round *r, enum rf_scan_kind kind)
 {
 	rf_scan_start(r->scan, kind);
+	rf_chunks_new_round(r->chunks);
 	r->now = (struct rf_round_stats){0};
 	r->writer = r->ahead = (struct rf_position){0};
 	r->current = NULL;
