@@ -262,16 +262,9 @@ static void decide(const struct rf_cli_child *c, enum rf_cli_fate fate)
 	send(c->control, &byte, 1, MSG_NOSIGNAL);
 }
 
-void rf_cli_child_doubt(struct rf_cli_child *c)
-{
-	if (!c->doubtful && !c->kept)
-		decide(c, RF_CLI_LEAVE_IT);
-	c->doubtful = true;
-}
-
 void rf_cli_child_keep(struct rf_cli_child *c)
 {
-	if (!c->doubtful && !c->kept)
+	if (!c->kept)
 		decide(c, RF_CLI_LEAVE_IT);
 	c->kept = true;
 }

@@ -26,7 +26,7 @@ struct rf_cli_child {
 	int pidfd;   /* of the QEMU */
 	char directory[RF_CLI_SOCKET];
 	char socket[RF_CLI_SOCKET + 8]; /* the QMP monitor for ramferry */
-	bool doubtful, kept;
+	bool kept;
 
 	pthread_t watcher;
 	bool watching;
@@ -43,10 +43,7 @@ rf_result rf_cli_child_start(struct rf_cli_child *c, char **argv, bool output_is
 /* Call `fn` once, from another thread, when it ends before rf_cli_child_settle(). */
 void rf_cli_child_watch(struct rf_cli_child *c, void (*fn)(void *arg), void *arg);
 
-/* The switchover begins: only rf_cli_child_settle() may end it, not our death. */
-void rf_cli_child_doubt(struct rf_cli_child *c);
-
-/* The guest is in it: it lives on, whatever becomes of us. */
+/* The guest is its own from now on: it lives on, whatever becomes of us. */
 void rf_cli_child_keep(struct rf_cli_child *c);
 
 /* The move is over: end it, unless it is kept. */

@@ -23,8 +23,6 @@ static void on_progress(void *arg, const rf_progress *p)
 {
 	struct rf_cli_run *run = arg;
 
-	if (run->child && p->phase == RF_PHASE_SWITCHOVER)
-		rf_cli_child_doubt(run->child);
 	if (run->child && p->phase == RF_PHASE_RUNNING)
 		rf_cli_child_keep(run->child);
 	run->phase = (int)p->phase;

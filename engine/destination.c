@@ -257,13 +257,15 @@ static void say(struct rf_destination *d, enum rf_message_type type, const char 
 	rf_peer_send(&d->peer, RF_LANE_CONTROL, NULL);
 }
 
-/* 0 when the guest can never run here. */
-static int discard(struct rf_destination *d, struct rf_error *why)
+/* true: it is certain that the guest can never run here. */
+static bool discard(struct rf_destination *d, struct rf_error *why)
 {
 	struct rf_error e;
+	if (why->code == RF_E_REFUSED || why->code == RF_E_USAGE)
+		why->code = RF_E_FAILED; /* for something was touched */
 	if (!rf_peer_call_anyway(&d->peer, call_discard, d, &e)) {
 		d->owner = rf_owner_after(d->owner, RF_STEP_DISCARD);
-		return 0;
+		return true;
 	}
 	d->owner = rf_owner_after(d->owner, RF_STEP_DISCARD_FAILED);
 	rf_log(d->engine->log, RF_LOG_WARNING, "the guest here could not be discarded: %s", e.text);
@@ -273,27 +275,34 @@ static int discard(struct rf_destination *d, struct rf_error *why)
 			"%.200s; and it could not be discarded here either (%.200s): see that it never runs here, "
 			"then resume it at the source",
 			first.text, e.text);
-		return -1;
 	}
-	return 0;
+	return false;
+}
+
+/* COMMIT was given, or may be on its way: only DISCARDED tells the source that its own guest may go on. */
+static void discard_and_tell(struct rf_destination *d, struct rf_error *why)
+{
+	if (discard(d, why))
+		say(d, RF_MSG_DISCARDED, why->text);
+	else
+		rf_peer_abort(&d->peer, why);
+	rf_peer_quiesce(&d->peer);
 }
 
 static int own(struct rf_destination *d, struct rf_error *e)
 {
+	/* Told before it is done: who watches this process must not end the guest from here on. */
+	set_phase(d, RF_ENGINE_RUNNING, "running the guest");
 	if (rf_peer_call_anyway(&d->peer, call_resume, d, e)) {
 		rf_wrap(e, "cannot run the guest");
-		if (!discard(d, e))
-			say(d, RF_MSG_DISCARDED, e->text);
-		else
-			rf_peer_abort(&d->peer, e);
-		rf_peer_quiesce(&d->peer);
+		discard_and_tell(d, e);
 		return -1;
 	}
 	d->owner = rf_owner_after(d->owner, RF_STEP_RUN);
 	say(d, RF_MSG_RUNNING, NULL);
 	rf_peer_quiesce(&d->peer);
 	d->engine->stats->total_ns = (uint64_t)(rf_peer_now(&d->peer) - d->connected_ns);
-	set_phase(d, RF_ENGINE_RUNNING, "running");
+	report(d);
 	rf_log(d->engine->log, RF_LOG_INFO, d->run ? "the guest runs here" : "the guest is here, paused as it was");
 	return 0;
 }
@@ -304,14 +313,16 @@ static void give_up(struct rf_destination *d, struct rf_error *e)
 {
 	if (!d->connected_ns || rf_owner_rule(d->owner)->dest_may_run || d->owner == RF_DEST_DISCARDED)
 		return;
+	if (d->owner == RF_DEST_LOADED) {
+		rf_peer_quiesce(&d->peer); /* a COMMIT that comes now is not heard any more */
+		discard_and_tell(d, e);
+		return;
+	}
 	if (!(d->owner == RF_DEST_EMPTY && e->code == RF_E_REFUSED))
 		rf_peer_abort(&d->peer, e);
 	rf_peer_quiesce(&d->peer);
-	if (d->owner == RF_DEST_EMPTY)
-		return;
-	if (e->code == RF_E_REFUSED || e->code == RF_E_USAGE)
-		e->code = RF_E_FAILED; /* for something was touched */
-	discard(d, e);
+	if (d->owner != RF_DEST_EMPTY)
+		discard(d, e);
 }
 
 static void free_destination(void *side)

@@ -86,8 +86,11 @@ static int final_pass(struct rf_source *s, int64_t *mark, struct rf_error *e)
 	rf_round_start(&s->round, RF_SCAN_FINAL);
 	if (rf_round_write(&s->round, NULL, NULL, e))
 		return -1;
-	if (!s->engine->options->verify && rf_state_say_load(&s->state, &s->peer, s->was_running, e))
-		return -1;
+	if (!s->engine->options->verify) {
+		if (rf_state_say_load(&s->state, &s->peer, s->was_running, e))
+			return -1;
+		s->peer.phase = RF_WIRE_LOADING; /* READY may come close behind the ROUND_OK that is waited for now */
+	}
 	if (rf_round_drain(&s->round, e))
 		return -1;
 	rf_source_report(s, true);

@@ -148,7 +148,7 @@ typedef enum rf_phase {
 	RF_PHASE_SETUP,      /* connected; comparing, preparing, first scan */
 	RF_PHASE_ROUNDS,     /* the guest runs and its memory is copied */
 	RF_PHASE_SWITCHOVER, /* the guest stands still */
-	RF_PHASE_RUNNING,    /* it runs at the destination */
+	RF_PHASE_RUNNING,    /* it is the destination's: it runs there, or is about to */
 	RF_PHASE_UNDOING,    /* the move has failed; the source is put back */
 } rf_phase;
 

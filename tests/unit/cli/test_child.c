@@ -41,7 +41,7 @@ static bool is_there(const char *path)
 	return !stat(path, &status);
 }
 
-/* A process that starts a fake QEMU, says `fate` ('e' nothing, 'd' doubt, 'k' keep) and then ends one way or the other.
+/* A process that starts a fake QEMU, says `fate` ('e' nothing, 'k' keep) and then ends one way or the other.
  * What comes of it is a zombie of ours or still runs. */
 static void play(struct rf_cli_child *c, char fate, int end)
 {
@@ -56,8 +56,6 @@ static void play(struct rf_cli_child *c, char fate, int end)
 
 		if (start(c, "greet", why) != RF_OK)
 			_exit(1);
-		if (fate == 'd' || fate == 'k')
-			rf_cli_child_doubt(c);
 		if (fate == 'k')
 			rf_cli_child_keep(c);
 		if (write(pipe_ends[1], c, sizeof(*c)) != sizeof(*c))
@@ -101,17 +99,6 @@ static void ends_with_ramferry(void **state)
 	assert_ended(&c);
 	play(&c, 'e', KILLED);
 	assert_ended(&c);
-}
-
-/* In the switchover it can be ended by a ramferry that knows what it does, not by the mere death of one. */
-static void in_doubt(void **state)
-{
-	struct rf_cli_child c;
-
-	play(&c, 'd', SETTLED);
-	assert_ended(&c);
-	play(&c, 'd', KILLED);
-	assert_lives(&c);
 }
 
 static void lives_on_with_the_guest(void **state)
@@ -209,7 +196,7 @@ static void death_is_noticed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(ends_with_ramferry),         cmocka_unit_test(in_doubt),
+	    cmocka_unit_test(ends_with_ramferry),
 	    cmocka_unit_test(lives_on_with_the_guest),    cmocka_unit_test(ends_with_a_killed_minder),
 	    cmocka_unit_test(ends_before_it_is_ready),    cmocka_unit_test(is_not_there),
 	    cmocka_unit_test(has_a_directory_of_its_own), cmocka_unit_test(death_is_noticed),
