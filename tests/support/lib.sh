@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 # Start QEMUs with small guests, look at them, and clean up after whatever happened. For tests/e2e, bench and the demo.
 #
-# Source it with RAMFERRY_BUILD set to the build directory, then call `support_begin`. Each QEMU has a name; its files are
+# Source it, with RAMFERRY_BUILD set to the build directory if that is not build/, then call `support_begin`. Each QEMU has a name; its files are
 # $T/NAME.qmp (for ramferry), $T/NAME.test (for us), $T/NAME.watch (for an outside observer), $T/NAME.console, $T/NAME.log
 # and $SHM/NAME.ram*. Whatever was started is ended by its own pid when the shell ends.
 
 SUPPORT=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+RAMFERRY_BUILD=$(readlink -f "${RAMFERRY_BUILD:-$SUPPORT/../../build}")
 TOOLS=$RAMFERRY_BUILD/tests/support
+[ -x "$TOOLS/qmp-do" ] || { echo "nothing is built in $RAMFERRY_BUILD (RAMFERRY_BUILD)" >&2; exit 1; }
 RAMFERRY=${RAMFERRY:-$RAMFERRY_BUILD/cli/ramferry}
 QEMU=${QEMU:-qemu-system-x86_64}
 
@@ -37,7 +39,11 @@ support_end() {
 # ---- Processes -----------------------------------------------------------------------------------------------------------
 
 alive() { # NAME
-	[ -n "${PID[$1]:-}" ] && kill -0 "${PID[$1]}" 2>/dev/null
+	local state
+	[ -n "${PID[$1]:-}" ] || return
+	# One that is not our child may stay a zombie for as long as its new parent likes.
+	state=$(sed -n 's/^State:[[:space:]]*//p' "/proc/${PID[$1]}/status" 2>/dev/null)
+	case $state in '' | Z* | X*) return 1 ;; esac
 }
 
 end() { # NAME [SIGNAL]: end a process we started and forget it
@@ -115,7 +121,7 @@ qemu_command() { # NAME [OPTION=VALUE...] [-- ARGUMENT...]
 		QEMU_COMMAND+=(-append "console=ttyS0 quiet loglevel=0 panic=-1 $append")
 	else
 		cp "$TOOLS/bootsector.img" "$T/bootsector.img"
-		QEMU_COMMAND+=(-drive "if=floppy,format=raw,readonly=on,file=$T/bootsector.img")
+		QEMU_COMMAND+=(-drive "if=ide,format=raw,snapshot=on,file=$T/bootsector.img")
 	fi
 	[ "$incoming" = 0 ] || QEMU_COMMAND+=(-S -incoming defer)
 	QEMU_COMMAND+=("$@")
@@ -195,7 +201,8 @@ guest_up() { # NAME: booted, and its memory filled
 # It runs: it says so, and it gets further, with nothing broken.
 guest_runs() { # NAME
 	[ "$(qmp "$1" query-status "" running 2>/dev/null)" = true ] &&
-		within 10 got_further "$1" $(($(progress_of "$1") + 2)) && ! on_console "$1" broken
+		within 10 got_further "$1" 0 && within 10 got_further "$1" $(($(progress_of "$1") + 2)) &&
+		! on_console "$1" broken
 }
 
 # The consoles of the QEMUs a guest went through, one after the other, hold count 1, 2, 3, ... without a gap. A line may have
@@ -207,6 +214,13 @@ counts_join() { # NAME...
 		held != "" { if (split(held, w, " ") == 2 && w[2] != ++n) { print held " after count " n - 1; bad = 1; exit 1 } held = "" }
 		/^count [0-9]+$/ { held = $0 } # judged when the next line shows that it is whole
 		END { if (!bad && n < 3) { print "only " n " counts"; bad = 1 } exit bad }'
+}
+
+# The count that followed N on the consoles of these QEMUs.
+count_after() { # N NAME...
+	local n=$1 name
+	shift
+	for name; do cat "$T/$name.console"; done | tr -d '\r' | sed -n "/^count $n\$/{n;s/^count //p;q}"
 }
 
 # Everything of QEMU that a move may have touched and must put back.

@@ -4,7 +4,7 @@
 
 # Where NAME's receiver listens, once it does.
 receiver_address() { # NAME
-	sed -n 's/.*"message":"listening at \([^"]*\)".*/\1/p' "$T/$1.receive" | head -1
+	sed -n 's/.*"message":"listening at \([^"]*\)".*/\1/p' "$T/$1.receive" 2>/dev/null | head -1
 }
 
 receiver_listens() { # NAME
@@ -23,7 +23,7 @@ receive_start() { # NAME [OPTION...]
 # The same with a QEMU that ramferry starts, called NAME. Options for ramferry in RECEIVE_OPTIONS.
 receive_into_child() { # NAME [OPTION of qemu_command...]
 	local name=$1
-	qemu_command "$@" qmp=0
+	qemu_command "$@"
 	: >"$T/$name.console"
 	chmod 666 "$T/$name.console"
 	# shellcheck disable=SC2086 # the options are words
