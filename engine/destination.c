@@ -58,6 +58,13 @@ static int take_load(struct rf_destination *d, const struct rf_message *m, struc
 	return rf_state_take_load(&d->state, m, &d->run, e);
 }
 
+static int take_state(struct rf_destination *d, const struct rf_message *m, struct rf_error *e)
+{
+	if (d->heard_load)
+		return rf_fail(e, RF_E_FAILED, "the peer sent STATE behind LOAD");
+	return rf_state_append(&d->state, m->body, m->length, e);
+}
+
 static int take_commit(struct rf_destination *d, const struct rf_message *m, struct rf_error *e)
 {
 	if (memcmp(m->body, d->engine->id, sizeof(d->engine->id)))
@@ -93,7 +100,7 @@ static int take_message(void *side, unsigned lane, const struct rf_message *m, s
 	case RF_MSG_ROUND_END:
 		return rf_destination_round_end(d, lane, m, e);
 	case RF_MSG_STATE:
-		return rf_state_append(&d->state, m->body, m->length, e);
+		return take_state(d, m, e);
 	case RF_MSG_LOAD:
 		return take_load(d, m, e);
 	case RF_MSG_DIGEST:
@@ -201,7 +208,9 @@ static int fill(struct rf_destination *d, struct rf_error *e)
 static int call_load(void *arg, struct rf_error *e)
 {
 	struct rf_destination *d = arg;
-	return d->guest->ops->load ? d->guest->ops->load(d->guest->ctx, d->state.bytes, d->state.length, e) : 0;
+	if (!d->guest->ops->load || !d->guest->ops->load(d->guest->ctx, d->state.bytes, d->state.length, e))
+		return 0;
+	return rf_wrap(e, "cannot load the device state");
 }
 
 static int load(struct rf_destination *d, struct rf_error *e)
@@ -211,7 +220,7 @@ static int load(struct rf_destination *d, struct rf_error *e)
 	d->owner = rf_owner_after(d->owner, RF_STEP_LOAD);
 	set_phase(d, RF_ENGINE_SWITCHOVER, "loading the device state");
 	if (rf_peer_call(&d->peer, call_load, d, e))
-		return rf_wrap(e, "cannot load the device state");
+		return -1;
 	d->owner = rf_owner_after(d->owner, RF_STEP_LOADED);
 	d->peer.phase = RF_WIRE_LOADED;
 	d->peer.activity = "waiting for the hand-off";

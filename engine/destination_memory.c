@@ -16,7 +16,8 @@ struct rf_registration {
 	uint32_t id, block;
 	struct rf_run run;
 	struct rf_key key;
-	bool is_ready;
+	bool told;              /* KEYS said it */
+	bool released;          /* RELEASE has come on all lanes */
 	uint32_t release_lanes; /* on how many RELEASE will come; 0: it has not come on any */
 	uint64_t release_heard; /* bit 0 is lane 1 */
 };
@@ -33,7 +34,6 @@ static void registered(struct rf_task *task, const struct rf_event *event)
 		return;
 	}
 	r->key = event->key;
-	r->is_ready = true;
 	r->next = d->ready;
 	d->ready = r;
 }
@@ -119,7 +119,7 @@ static int release(struct rf_destination *d, unsigned lane, uint32_t id, uint32_
 	struct rf_registration *r = id < d->ids_room ? d->by_id[id] : NULL;
 	uint64_t bit = lane ? UINT64_C(1) << (lane - 1) : 0;
 
-	if (!r || !r->is_ready || !lanes || lanes > f->limits.lanes || (!lane && lanes != 1) ||
+	if (!r || !r->told || r->released || !lanes || lanes > f->limits.lanes || (!lane && lanes != 1) ||
 	    (r->release_lanes && (r->release_lanes != lanes || !bit || r->release_heard & bit)))
 		return rf_fail(e, RF_E_FAILED, "the peer's RELEASE names no registration");
 	r->release_lanes = lanes;
@@ -127,6 +127,7 @@ static int release(struct rf_destination *d, unsigned lane, uint32_t id, uint32_
 	/* Writes to it may still be on their way on the others. */
 	if (lane && (uint32_t)__builtin_popcountll(r->release_heard) < lanes)
 		return 0;
+	r->released = true;
 	r->task.done = deregistered;
 	if (f->ops->dereg(f, r->key, (uintptr_t)&r->task))
 		return rf_fail(e, RF_E_FAILED, "cannot release a registration");
@@ -152,6 +153,7 @@ static int say_keys(struct rf_destination *d, struct rf_error *e)
 		struct rf_out *o = rf_peer_begin(&d->peer, RF_MSG_KEYS);
 		for (; d->ready && rf_out_room(o) >= 28; d->ready = d->ready->next) {
 			struct rf_registration *r = d->ready;
+			r->told = true;
 			rf_put_u32(o, r->id);
 			rf_put_u64(o, (uintptr_t)rf_block_at(d->guest->blocks[r->block], r->run.first));
 			rf_put_u64(o, r->key.value[0]);
@@ -182,20 +184,29 @@ static int say_released(struct rf_destination *d, struct rf_error *e)
 
 /* ---- ZERO ---- */
 
+struct zero_run {
+	uint32_t block;
+	struct rf_run run;
+};
+
+/* A whole message: runs may be as many as pages. */
 struct zero_job {
 	struct rf_task task;
 	struct rf_destination *d;
-	struct rf_block *block;
-	struct rf_run run;
 	int result;
 	struct rf_error error;
+	size_t count;
+	struct zero_run runs[];
 };
 
-static void zero_run(void *arg)
+static void apply_zeros(void *arg)
 {
 	struct zero_job *job = arg;
-	/* The source tells ZERO only where it has written before, so a registration may hold these pages. */
-	job->result = job->block->ops->clear(job->block, job->run, true, &job->error);
+	for (size_t i = 0; i < job->count && !job->result; i++) {
+		struct rf_block *b = job->d->guest->blocks[job->runs[i].block];
+		/* The source tells ZERO only where it has written before, so a registration may hold these pages. */
+		job->result = b->ops->clear(b, job->runs[i].run, true, &job->error);
+	}
 }
 
 static void zero_done(struct rf_task *task, const struct rf_event *event)
@@ -207,28 +218,39 @@ static void zero_done(struct rf_task *task, const struct rf_event *event)
 	free(job);
 }
 
-int rf_destination_zero(struct rf_destination *d, const struct rf_message *m, struct rf_error *e)
+enum { ZERO_RUN_BYTES = 20 };
+
+static int take_zeros(struct zero_job *job, const struct rf_message *m, struct rf_error *e)
 {
 	struct rf_in in = rf_in_body(m);
 	while (rf_in_more(&in)) {
-		uint32_t block = rf_get_u32(&in);
-		struct rf_run run = {.first = rf_get_u64(&in)};
-		run.count = rf_get_u64(&in);
-		if (in.bad || !within(d, block, run))
+		struct zero_run *zero = &job->runs[job->count++];
+		zero->block = rf_get_u32(&in);
+		zero->run.first = rf_get_u64(&in);
+		zero->run.count = rf_get_u64(&in);
+		if (in.bad || !within(job->d, zero->block, zero->run))
 			return rf_fail(e, RF_E_FAILED, "the peer's ZERO is out of range");
-		struct zero_job *job = calloc(1, sizeof(*job));
-		if (!job)
-			return rf_fail(e, RF_E_FAILED, "no memory for a ZERO");
-		*job = (struct zero_job){
-		    .task = {.done = zero_done, .owner = job}, .d = d, .block = d->guest->blocks[block], .run = run};
-		if (rf_peer_run(&d->peer, &job->task, zero_run, job, e)) {
-			free(job);
-			return -1;
-		}
-		d->zero_jobs++;
-		d->zero_runs++;
 	}
 	return rf_in_end(&in, m, e);
+}
+
+int rf_destination_zero(struct rf_destination *d, const struct rf_message *m, struct rf_error *e)
+{
+	if (d->complete)
+		return rf_fail(e, RF_E_FAILED, "the peer sent ZERO behind its last round");
+	size_t most = m->length / ZERO_RUN_BYTES + 1;
+	struct zero_job *job = calloc(1, sizeof(*job) + most * sizeof(job->runs[0]));
+	if (!job)
+		return rf_fail(e, RF_E_FAILED, "no memory for a ZERO");
+	job->task = (struct rf_task){.done = zero_done, .owner = job};
+	job->d = d;
+	if (take_zeros(job, m, e) || rf_peer_run(&d->peer, &job->task, apply_zeros, job, e)) {
+		free(job);
+		return -1;
+	}
+	d->zero_jobs++;
+	d->zero_runs += job->count;
+	return 0;
 }
 
 /* ---- the end of a round ---- */
