@@ -92,6 +92,15 @@ int rf_peer_send(struct rf_peer *p, unsigned lane, struct rf_error *e)
 	return taken ? 0 : queue(p, lane, e);
 }
 
+static int say_pong(struct rf_peer *p, struct rf_error *e)
+{
+	struct rf_out *o = rf_peer_begin(p, RF_MSG_PONG);
+	p->pong_due = false;
+	rf_put_u64(o, p->pong_stamp);
+	rf_put_text(o, p->activity);
+	return rf_peer_send(p, RF_LANE_CONTROL, e);
+}
+
 static void flush(struct rf_peer *p)
 {
 	while (p->outbox && !p->lost) {
@@ -106,6 +115,8 @@ static void flush(struct rf_peer *p)
 			p->outbox_end = &p->outbox;
 		free(o);
 	}
+	if (p->pong_due && !p->lost)
+		say_pong(p, NULL);
 }
 
 void rf_peer_abort(struct rf_peer *p, const struct rf_error *why)
@@ -122,7 +133,7 @@ void rf_peer_abort(struct rf_peer *p, const struct rf_error *why)
 
 static int take_abort(struct rf_peer *p, const struct rf_message *m, struct rf_error *e)
 {
-	char text[400];
+	char text[sizeof(p->ended.text)];
 	struct rf_in in = rf_in_body(m);
 	unsigned code = rf_get_u8(&in);
 	rf_get_text(&in, text, sizeof(text));
@@ -136,7 +147,7 @@ static int take_abort(struct rf_peer *p, const struct rf_message *m, struct rf_e
 
 static int take_refused(struct rf_peer *p, const struct rf_message *m, struct rf_error *e)
 {
-	char text[400];
+	char text[sizeof(p->ended.text)];
 	struct rf_in in = rf_in_body(m);
 	rf_get_text(&in, text, sizeof(text));
 	if (rf_in_end(&in, m, e))
@@ -147,24 +158,26 @@ static int take_refused(struct rf_peer *p, const struct rf_message *m, struct rf
 	return -1;
 }
 
+/* While other messages wait the answer is only noted: a peer that asks and does not listen shall not fill our memory. */
 static int take_ping(struct rf_peer *p, const struct rf_message *m, struct rf_error *e)
 {
 	struct rf_in in = rf_in_body(m);
-	uint64_t stamp = rf_get_u64(&in);
-	struct rf_out *o = rf_peer_begin(p, RF_MSG_PONG);
-	rf_put_u64(o, stamp);
-	rf_put_text(o, p->activity);
-	return rf_peer_send(p, RF_LANE_CONTROL, e);
+	p->pong_stamp = rf_get_u64(&in);
+	p->pong_due = true;
+	return p->outbox ? 0 : say_pong(p, e);
 }
 
 static int take_pong(struct rf_peer *p, const struct rf_message *m, struct rf_error *e)
 {
 	char activity[100];
 	struct rf_in in = rf_in_body(m);
-	int64_t trip = rf_peer_now(p) - (int64_t)rf_get_u64(&in);
+	uint64_t stamp = rf_get_u64(&in), now = (uint64_t)rf_peer_now(p);
 	rf_get_text(&in, activity, sizeof(activity));
 	if (rf_in_end(&in, m, e))
 		return -1;
+	if (stamp > now)
+		return rf_fail(e, RF_E_FAILED, "the peer's PONG answers what was not asked");
+	int64_t trip = (int64_t)(now - stamp);
 	if (trip > 0 && (!p->round_trip_ns || trip < p->round_trip_ns))
 		p->round_trip_ns = trip;
 	rf_log(p->engine->log, RF_LOG_DEBUG, "the other side answers: %s", activity);
@@ -273,9 +286,10 @@ int rf_peer_pump(struct rf_peer *p, int64_t timeout_ns, struct rf_error *e)
 			timeout_ns = look;
 	}
 	int n = p->fabric->ops->poll(p->fabric, events, EVENTS, timeout_ns);
-	/* All of a batch is taken even when one event ends the migration: tasks that are done must be known. */
+	/* All of a batch is taken even when one event ends the migration: tasks that are done must be known. But what
+	 * the peer says behind that counts no more, least of all a COMMIT. */
 	for (int i = 0; i < n; i++)
-		if (take_event(p, &events[i], &this) && !failed) {
+		if (!(failed && events[i].kind == RF_EV_MESSAGE) && take_event(p, &events[i], &this)) {
 			first = this;
 			failed = -1;
 		}

@@ -43,6 +43,8 @@ struct rf_peer {
 	int64_t pinged_ns;
 	int64_t round_trip_ns;   /* shortest PING to PONG so far; 0: not known */
 	uint64_t messages_bytes; /* sent */
+	uint64_t pong_stamp;     /* of the PING that is to be answered, once nothing waits before it */
+	bool pong_due;
 	bool lost;               /* the fabric said so */
 	bool aborted;            /* the peer said ABORT */
 	struct rf_error ended;   /* why, once lost or aborted */
