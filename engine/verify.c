@@ -40,6 +40,7 @@ static int say_digest(struct rf_verify_source *v, struct digest_job *job, struct
 	rf_put_u64(o, job->run.count);
 	rf_put_u64(o, job->digest.low);
 	rf_put_u64(o, job->digest.high);
+	v->said++;
 	return rf_peer_send(v->peer, RF_LANE_CONTROL, e);
 }
 
@@ -81,7 +82,7 @@ int rf_verify_all(struct rf_verify_source *v, const struct rf_scan *layout, stru
 			result = rf_peer_pump(v->peer, -1, e);
 	}
 	if (result)
-		rf_peer_quiesce(v->peer); /* the jobs use what is freed now */
+		rf_peer_quiesce(v->peer); /* jobs use what is freed now; after a success none is under way */
 	free(jobs);
 	return result;
 }
@@ -89,8 +90,13 @@ int rf_verify_all(struct rf_verify_source *v, const struct rf_scan *layout, stru
 int rf_verify_ok(struct rf_verify_source *v, const struct rf_message *m, struct rf_error *e)
 {
 	struct rf_in in = rf_in_body(m);
-	v->agreed = rf_get_u64(&in);
-	return rf_in_end(&in, m, e);
+	uint64_t agreed = rf_get_u64(&in);
+	if (rf_in_end(&in, m, e))
+		return -1;
+	if (agreed > v->said || agreed < v->agreed)
+		return rf_fail(e, RF_E_FAILED, "the peer's DIGEST_OK is for what was not asked");
+	v->agreed = agreed;
+	return 0;
 }
 
 /* ---- destination ---- */
@@ -125,6 +131,15 @@ static void check_done(struct rf_task *task, const struct rf_event *event)
 	free(job);
 }
 
+/* One for each slice. */
+static uint64_t most_digests(const struct rf_guest *g)
+{
+	uint64_t most = 0;
+	for (unsigned i = 0; i < g->nblocks; i++)
+		most += rf_div_round_up(g->blocks[i]->npages, RF_SCAN_SLICE_PAGES);
+	return most;
+}
+
 int rf_verify_digest(struct rf_verify_destination *v, const struct rf_message *m, struct rf_error *e)
 {
 	struct rf_guest *g = v->peer->engine->guest;
@@ -136,8 +151,11 @@ int rf_verify_digest(struct rf_verify_destination *v, const struct rf_message *m
 		run.count = rf_get_u64(&in);
 		theirs.low = rf_get_u64(&in);
 		theirs.high = rf_get_u64(&in);
-		if (in.bad || block >= g->nblocks || !rf_range_within(run.first, run.count, g->blocks[block]->npages))
+		if (in.bad || block >= g->nblocks || !run.count ||
+		    !rf_range_within(run.first, run.count, g->blocks[block]->npages))
 			return rf_fail(e, RF_E_FAILED, "the peer's DIGEST is out of range");
+		if (v->asked++ == most_digests(g))
+			return rf_fail(e, RF_E_FAILED, "the peer sent more DIGESTs than there are slices");
 		struct rf_verify_job *job = calloc(1, sizeof(*job));
 		if (!job)
 			return rf_fail(e, RF_E_FAILED, "no memory for a digest");

@@ -10,7 +10,7 @@
 /* Source: send the digests of every slice, and wait until the destination has agreed to all. */
 struct rf_verify_source {
 	struct rf_peer *peer;
-	uint64_t agreed; /* slices */
+	uint64_t said, agreed; /* slices */
 };
 
 int rf_verify_all(struct rf_verify_source *v, const struct rf_scan *layout, struct rf_error *e);
@@ -19,7 +19,7 @@ int rf_verify_ok(struct rf_verify_source *v, const struct rf_message *m, struct 
 /* Destination. */
 struct rf_verify_destination {
 	struct rf_peer *peer;
-	uint64_t agreed, told;
+	uint64_t asked, agreed, told; /* digests */
 	struct rf_error failed;
 };
 
