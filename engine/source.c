@@ -20,11 +20,13 @@ static int take_running(struct rf_source *s, const struct rf_message *m, struct 
 	struct rf_in in = rf_in_body(m);
 	const void *id = rf_get_bytes(&in, sizeof(s->engine->id));
 	if (m->type == RF_MSG_DISCARDED)
-		rf_get_text(&in, s->refused, sizeof(s->refused));
+		rf_get_text(&in, s->refused.text, sizeof(s->refused.text));
 	if (rf_in_end(&in, m, e))
 		return -1;
 	if (memcmp(id, s->engine->id, sizeof(s->engine->id)))
 		return rf_fail(e, RF_E_FAILED, "the peer speaks of another migration");
+	if (s->peer.phase != RF_WIRE_COMMITTED)
+		return rf_fail(e, RF_E_FAILED, "the other side gave up: %s", s->refused.text);
 	if (m->type == RF_MSG_RUNNING)
 		s->heard_running = true;
 	else
@@ -36,8 +38,12 @@ static int take_ready(struct rf_source *s, const struct rf_message *m, struct rf
 {
 	struct rf_in in = rf_in_body(m);
 	s->load_ns = rf_get_u64(&in);
+	if (rf_in_end(&in, m, e))
+		return -1;
+	if (!s->round.drained || s->heard_ready)
+		return rf_fail(e, RF_E_FAILED, "the peer sent READY at the wrong time");
 	s->heard_ready = true;
-	return rf_in_end(&in, m, e);
+	return 0;
 }
 
 static int take_message(void *side, unsigned lane, const struct rf_message *m, struct rf_error *e)

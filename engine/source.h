@@ -31,7 +31,7 @@ struct rf_source {
 	bool tracking;    /* armed: drop() is due */
 	bool heard_hello, heard_blocks_ok, heard_ready, heard_running, heard_discarded;
 	uint64_t load_ns;  /* as the destination measured it */
-	char refused[400]; /* DISCARDED: why */
+	struct rf_error refused; /* DISCARDED: why */
 	char facts[RF_FACTS_BYTES];
 
 	enum rf_engine_phase phase;

@@ -24,7 +24,7 @@ static uint64_t since(struct rf_source *s, int64_t *mark)
 static int call_pause(void *arg, struct rf_error *e)
 {
 	struct rf_source *s = arg;
-	return s->guest->ops->pause(s->guest->ctx, &s->was_running, e);
+	return s->guest->ops->pause(s->guest->ctx, &s->was_running, e) ? rf_wrap(e, "cannot stop the guest") : 0;
 }
 
 struct save {
@@ -48,11 +48,9 @@ static int call_save(void *arg, struct rf_error *e)
 	if (!s->guest->ops->save)
 		return 0;
 	int result = s->guest->ops->save(s->guest->ctx, &sink, e);
-	if (full.code) {
+	if (full.code)
 		*e = full;
-		return -1;
-	}
-	return result;
+	return full.code || result ? rf_wrap(e, "cannot save the device state") : 0;
 }
 
 static int pause_guest(struct rf_source *s, int64_t *mark, struct rf_error *e)
@@ -61,7 +59,7 @@ static int pause_guest(struct rf_source *s, int64_t *mark, struct rf_error *e)
 	s->owner = rf_owner_after(s->owner, RF_STEP_PAUSE);
 	s->stopped_ns = *mark = rf_peer_now(&s->peer);
 	if (rf_peer_call(&s->peer, call_pause, s, e))
-		return rf_wrap(e, "cannot stop the guest");
+		return -1;
 	s->owner = rf_owner_after(s->owner, RF_STEP_PAUSED);
 	if (rf_round_drain(&s->round, e))
 		return -1;
@@ -73,7 +71,7 @@ static int save_state(struct rf_source *s, int64_t *mark, struct rf_error *e)
 {
 	struct rf_stats *stats = s->engine->stats;
 	if (rf_peer_call(&s->peer, call_save, s, e))
-		return rf_wrap(e, "cannot save the device state");
+		return -1;
 	stats->state_bytes = s->state.length;
 	stats->downtime_save_ns = since(s, mark);
 	return rf_state_send(&s->state, &s->peer, e);
@@ -146,10 +144,12 @@ static int hand_off(struct rf_source *s, int64_t *mark, struct rf_error *e)
 	rf_put_bytes(rf_peer_begin(&s->peer, RF_MSG_COMMIT), s->engine->id, sizeof(s->engine->id));
 	if (rf_peer_send(&s->peer, RF_LANE_CONTROL, e) || wait_running(s, e))
 		return -1;
+	if (s->heard_discarded && s->heard_running)
+		return rf_fail(e, RF_E_UNKNOWN, "it says that it runs and that it was discarded");
 	if (s->heard_discarded) {
 		s->owner = rf_owner_after(s->owner, RF_STEP_DISCARDED_THERE);
 		return rf_fail(e, RF_E_FAILED, "the destination could not run the guest and has discarded it: %s",
-			       s->refused);
+			       s->refused.text);
 	}
 	s->owner = rf_owner_after(s->owner, RF_STEP_CONFIRMED);
 	stats->downtime_hand_off_ns = since(s, mark);
