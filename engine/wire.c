@@ -131,7 +131,10 @@ int rf_message_parse(const void *data, size_t length, uint64_t sequence, struct 
 	if (said != length)
 		return rf_fail(e, RF_E_FAILED, "the peer sent a message of %zu bytes that says it has %u", length,
 			       said);
-	if (crc != rf_crc32c(p, length - RF_FRAME_TAIL_BYTES))
+	/* What is kept for a MAC says nothing yet. */
+	if (crc != rf_crc32c(p, length - RF_FRAME_TAIL_BYTES) ||
+	    memcmp(p + length - RF_FRAME_TAIL_BYTES + 4, (const uint8_t[RF_FRAME_TAIL_BYTES - 4]){0},
+		   RF_FRAME_TAIL_BYTES - 4))
 		return rf_fail(e, RF_E_FAILED, "a message of the peer has a wrong checksum");
 	if (type >= RF_MSG_TYPES || !rf_message_table[type].name || flags)
 		return rf_fail(e, RF_E_FAILED, "the peer sent a message of the unknown type %u", type);

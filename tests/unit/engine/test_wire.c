@@ -71,8 +71,8 @@ static void damaged_frames_are_refused(void **state)
 	assert_string_equal(e.text, "the peer sent a message of 39 bytes that says it has 40");
 	assert_int_equal(parse(8, 0, &m, &e), -1);
 	assert_string_equal(e.text, "the peer sent a message of 8 bytes, which is out of range");
-	/* Every single bit of head and body matters. */
-	for (int bit = 0; bit < 24 * 8; bit++) {
+	/* Every single bit matters. */
+	for (int bit = 0; bit < 40 * 8; bit++) {
 		make_ping(0);
 		out.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
 		assert_int_equal(parse(out.length, 0, &m, &e), -1);
