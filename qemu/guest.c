@@ -11,6 +11,7 @@
 #include "qemu/ram.h"
 #include "ramferry.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -76,9 +77,10 @@ static int check(void *ctx, enum rf_role role, struct rf_error *e)
 static int prepare(void *ctx, enum rf_role role, struct rf_error *e)
 {
 	struct rf_qemu *g = ctx;
-	g->touched = true;
+	assert(g->blocks_known);
 	if (rf_settings_change(g->qmp, role, &g->settings, e) != 0)
 		return -1;
+	g->touched = true;
 	/* While QEMU waits for a guest, `stop` means: do not run it when it is there. As -S, which may be missing. */
 	if (role == RF_ROLE_DESTINATION)
 		return rf_qmp_call(g->qmp, "stop", NULL, NULL, e);

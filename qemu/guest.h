@@ -17,10 +17,11 @@ struct rf_qemu {
 	struct rf_settings settings;
 	char status[32]; /* of QEMU's migration, by its last event or answer */
 	bool blocks_known;
-	bool touched;       /* prepare() has begun */
+	bool touched;       /* prepare() has changed something */
 	bool migrate_sent;  /* source: `migrate` was given and not undone */
 	bool continue_sent; /* source: `migrate-continue` was given: no cancelling any more */
 	bool was_running;   /* source: before pause() */
+	bool may_have_run;  /* destination: `cont` was given and not refused */
 	int stream;         /* our end of QEMU's migration stream, -1: none */
 	char *early;        /* source: what QEMU sent before it stopped: its ROMs and video memory */
 	size_t early_bytes, early_capacity;

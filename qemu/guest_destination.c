@@ -5,7 +5,8 @@
  *            activated.
  *   resume   `cont`; it takes the disks, and fails when somebody else holds them: then the guest has not run.
  *   discard  QEMU is told to quit and its end is seen, which is the only proof that it will not run the guest. A QEMU that
- *            was not touched yet holds no guest at all and is left to its owner. */
+ *            was not touched yet holds no guest at all and is left to its owner. One that took `cont`, or may have, is ended
+ *            too, but then that is no proof any more: the guest may have run, and written to its disks. */
 #include "qemu/guest.h"
 
 #include "qemu/check.h"
@@ -110,12 +111,9 @@ int rf_qemu_resume(void *ctx, bool run, struct rf_error *e)
 	return 0;
 }
 
-int rf_qemu_discard(void *ctx, struct rf_error *e)
+/* See that the process ends. */
+static int end_process(struct rf_qemu *g, struct rf_error *e)
 {
-	struct rf_qemu *g = ctx;
-	if (!g->touched)
-		return 0;
-	rf_qemu_stream_close(g);
 	rf_qmp_post(g->qmp, "quit", NULL);
 	if (rf_process_ended(&g->process, QUIT_MS))
 		return 0;
@@ -127,4 +125,15 @@ int rf_qemu_discard(void *ctx, struct rf_error *e)
 		return 0;
 	return rf_fail(e, RF_E_FAILED, "QEMU (process %d) was killed but has not ended: make sure that it does",
 		       (int)g->process.pid);
+}
+
+int rf_qemu_discard(void *ctx, struct rf_error *e)
+{
+	struct rf_qemu *g = ctx;
+	if (!g->touched)
+		return 0;
+	rf_qemu_stream_close(g);
+	if (end_process(g, e) != 0)
+		return -1;
+	return g->may_have_run ? rf_fail(e, RF_E_FAILED, "QEMU has ended, but the guest may have run in it before") : 0;
 }

@@ -25,6 +25,7 @@ struct rf_qmp {
 	pid_t peer;
 	int version;
 	json_int_t last_id;
+	bool unanswered; /* the command of that id */
 	struct rf_frame frame;
 	rf_qmp_event_fn *on_event;
 	void *event_arg;
@@ -272,6 +273,7 @@ static bool take_event(struct rf_qmp *q, const json_t *message)
 
 static int send_command(struct rf_qmp *q, const char *command, json_t *arguments, int fd, struct rf_error *e)
 {
+	q->unanswered = false;
 	if (q->death.code) {
 		json_decref(arguments);
 		if (e)
@@ -285,6 +287,7 @@ static int send_command(struct rf_qmp *q, const char *command, json_t *arguments
 		return rf_fail(e, RF_E_FAILED, "out of memory");
 	int r = send_all(q, text, strlen(text), fd, e);
 	free(text);
+	q->unanswered = r == 0;
 	return r;
 }
 
@@ -316,8 +319,10 @@ static int call(struct rf_qmp *q, const char *command, json_t *arguments, int fd
 		bool ours = !take_event(q, message) && json_integer_value(json_object_get(message, "id")) == q->last_id;
 		r = ours ? take_answer(q, command, message, answer, e) : 0;
 		json_decref(message);
-		if (ours)
+		if (ours) {
+			q->unanswered = false;
 			return r;
+		}
 	} while (rf_deadline_left_ms(deadline));
 	return rf_fail(e, RF_E_FAILED, "QEMU does not answer to %s within %d s", command, RF_QMP_TIMEOUT_MS / 1000);
 }
@@ -325,6 +330,11 @@ static int call(struct rf_qmp *q, const char *command, json_t *arguments, int fd
 int rf_qmp_call(struct rf_qmp *q, const char *command, json_t *arguments, json_t **answer, struct rf_error *e)
 {
 	return call(q, command, arguments, -1, answer, e);
+}
+
+bool rf_qmp_unanswered(const struct rf_qmp *q)
+{
+	return q->unanswered;
 }
 
 int rf_qmp_call_with_fd(struct rf_qmp *q, const char *command, json_t *arguments, int fd, struct rf_error *e)

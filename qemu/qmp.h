@@ -36,6 +36,9 @@ void rf_qmp_on_event(struct rf_qmp *q, rf_qmp_event_fn *fn, void *arg);
  * RF_E_FAILED: QEMU's own sentence, or the monitor is dead, or no answer within RF_QMP_TIMEOUT_MS. */
 int rf_qmp_call(struct rf_qmp *q, const char *command, json_t *arguments, json_t **answer, struct rf_error *e);
 
+/* Did the last command go out and get no answer? Then it may have been carried out. */
+bool rf_qmp_unanswered(const struct rf_qmp *q);
+
 /* As rf_qmp_call, and pass a descriptor along (for getfd). It stays the caller's. */
 int rf_qmp_call_with_fd(struct rf_qmp *q, const char *command, json_t *arguments, int fd, struct rf_error *e);
 

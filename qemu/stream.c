@@ -94,9 +94,11 @@ int rf_qemu_run(struct rf_qemu *g, int patience_ms, struct rf_error *e)
 {
 	int64_t deadline = rf_deadline_ms(patience_ms);
 	while (rf_qmp_call(g->qmp, "cont", NULL, NULL, e) != 0) {
+		g->may_have_run |= rf_qmp_unanswered(g->qmp);
 		if (!rf_deadline_left_ms(deadline) || rf_process_ended(&g->process, 1))
 			return -1;
 	}
+	g->may_have_run = true;
 	deadline = rf_deadline_ms(RF_QEMU_PATIENCE_MS);
 	char status[32];
 	bool running;

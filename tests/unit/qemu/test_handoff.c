@@ -7,6 +7,7 @@
 #include "memory/tracker.h"
 #include "qemu/clock.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -432,6 +433,68 @@ static void a_discard_ends_a_qemu_that_does_not_answer(void **state)
 	machine_end(&b);
 }
 
+/* A loaded destination that dies. */
+struct death {
+	struct machine a, b;
+	struct rf_guest *s, *d;
+};
+
+static void load_and_stop(struct death *x)
+{
+	bool was_running;
+	machine_start(&x->a, bootsector, MACHINE_PLAIN, NULL);
+	machine_start(&x->b, bootsector, MACHINE_INCOMING, NULL);
+	x->s = open_checked(&x->a, RF_ROLE_SOURCE);
+	x->d = open_checked(&x->b, RF_ROLE_DESTINATION);
+	move(x->s, x->d, &was_running);
+	kill(x->b.pid, SIGSTOP);
+}
+
+static void undo_and_end(struct death *x)
+{
+	struct rf_error e = {0};
+	ok(x->s->ops->undo(x->s->ctx, &e), &e);
+	assert_true(machine_runs(&x->a));
+	rf_guest_destroy(x->s);
+	rf_guest_destroy(x->d);
+	machine_end(&x->a);
+	machine_end(&x->b);
+}
+
+static void a_destination_that_died_has_not_run(void **state)
+{
+	struct death x;
+	struct rf_error e = {0};
+	load_and_stop(&x);
+	kill(x.b.pid, SIGKILL);
+	while (!machine_has_ended(&x.b))
+		rf_sleep_us(1000);
+	assert_int_equal(x.d->ops->resume(x.d->ctx, true, &e), -1);
+	ok(x.d->ops->discard(x.d->ctx, &e), &e);
+	undo_and_end(&x);
+}
+
+static void *kill_soon(void *arg)
+{
+	rf_sleep_us(300000); /* until `cont` was sent, which nobody can see from here */
+	kill(((struct death *)arg)->b.pid, SIGKILL);
+	return NULL;
+}
+
+static void a_destination_that_dies_over_cont_may_have_run(void **state)
+{
+	struct death x;
+	struct rf_error e = {0};
+	pthread_t killer;
+	load_and_stop(&x);
+	assert_int_equal(pthread_create(&killer, NULL, kill_soon, &x), 0);
+	assert_int_equal(x.d->ops->resume(x.d->ctx, true, &e), -1);
+	pthread_join(killer, NULL);
+	assert_int_equal(x.d->ops->discard(x.d->ctx, &e), -1);
+	assert_string_equal(e.text, "QEMU has ended, but the guest may have run in it before");
+	undo_and_end(&x);
+}
+
 static void a_bad_state_is_a_sentence(void **state)
 {
 	struct machine b;
@@ -483,6 +546,8 @@ int main(int argc, char **argv)
 	    cmocka_unit_test(a_paused_source_is_not_run_by_undo),
 	    cmocka_unit_test(a_discarded_destination_has_ended),
 	    cmocka_unit_test(a_discard_ends_a_qemu_that_does_not_answer),
+	    cmocka_unit_test(a_destination_that_died_has_not_run),
+	    cmocka_unit_test(a_destination_that_dies_over_cont_may_have_run),
 	    cmocka_unit_test(a_bad_state_is_a_sentence),
 	    cmocka_unit_test(a_source_that_dies_is_a_sentence),
 	};
