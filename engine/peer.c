@@ -243,7 +243,9 @@ static int take_event(struct rf_peer *p, const struct rf_event *ev, struct rf_er
 
 /* ---- waiting ---- */
 
-static int look_after(struct rf_peer *p, struct rf_error *e)
+/* `listened`: all that the peer has said so far was heard. Whoever stood still for some seconds (a terminal that takes no
+ * progress) finds its answers waiting, and must not take its own silence for the peer's. */
+static int look_after(struct rf_peer *p, bool listened, struct rf_error *e)
 {
 	int64_t now = rf_peer_now(p), silence = (int64_t)p->engine->options->peer_timeout_ns;
 	if (p->aborted || p->lost) {
@@ -252,7 +254,7 @@ static int look_after(struct rf_peer *p, struct rf_error *e)
 	}
 	if (p->may_cancel && atomic_load(p->engine->cancelled))
 		return rf_fail(e, RF_E_CANCELLED, "cancelled");
-	if (now - p->heard_ns > silence)
+	if (listened && now - p->heard_ns > silence)
 		return lost(p, "the other side has not answered for too long (see --peer-timeout)", e);
 	if (now - p->pinged_ns >= PING_EVERY_NS) {
 		p->pinged_ns = now;
@@ -278,7 +280,7 @@ int rf_peer_pump(struct rf_peer *p, int64_t timeout_ns, struct rf_error *e)
 	int failed = 0;
 
 	if (!p->deaf) {
-		if (look_after(p, e))
+		if (look_after(p, false, e))
 			return -1;
 		flush(p);
 		int64_t look = until_look(p);
@@ -299,9 +301,11 @@ int rf_peer_pump(struct rf_peer *p, int64_t timeout_ns, struct rf_error *e)
 	}
 	if (p->deaf)
 		return 0;
+	if (look_after(p, n < EVENTS, e))
+		return -1;
 	if (p->idle)
 		p->idle(p->side);
-	return look_after(p, e);
+	return 0;
 }
 
 int rf_peer_run(struct rf_peer *p, struct rf_task *task, void (*fn)(void *), void *arg, struct rf_error *e)
