@@ -2,10 +2,13 @@
 /* Telling a story; see harness.h. With VERBOSE in the environment what the engines log is printed with its virtual time. */
 #include "harness.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const char *running_test; /* for the line that replays it */
 
 /* ---- making ---------------------------------------------------------------------------------------------------- */
 
@@ -275,7 +278,7 @@ void story_check(struct story *s, bool ok, const char *what, const char *file, i
 {
 	if (ok)
 		return;
-	print_error("replay: SEED=%" PRIu64 " VERBOSE=1\n", s->seed);
+	print_error("replay: VERBOSE=1 TEST=%s SEED=%" PRIu64 " %s\n", running_test, s->seed, program_invocation_name);
 	print_error("source %d \"%s\", fault %s; destination %d \"%s\", fault %s; %s\n",
 		    s->source.ret ? s->source.error.code : 0, s->source.error.text,
 		    s->source.fault ? s->source.fault : "none", s->destination.ret ? s->destination.error.code : 0,
@@ -348,10 +351,12 @@ void story_unknown(struct story *s)
 	story_assert(s, !s->source.guest->running);
 }
 
-void for_seeds(uint64_t first, uint64_t count, void (*tell)(uint64_t seed))
+void story_seeds(const char *test, uint64_t first, uint64_t count, void (*tell)(uint64_t seed))
 {
 	const char *one = getenv("SEED");
 	uint64_t seed;
+
+	running_test = test;
 
 	if (one) {
 		tell(strtoull(one, NULL, 10));

@@ -28,6 +28,8 @@
 #include "fabric/sim.h"
 #include "guests/versions.h"
 
+#include <stdlib.h>
+
 #define MIB           (UINT64_C(1) << 20)
 #define PAGES_PER_MIB 256
 
@@ -95,7 +97,12 @@ void cancel_source(struct story *s);
 void cancel_destination(struct story *s);
 
 /* SEED=n in the environment runs that seed alone; otherwise from `first` on, `count` seeds. */
-void for_seeds(uint64_t first, uint64_t count, void (*tell)(uint64_t seed));
+#define for_seeds(first, count, tell) story_seeds(__func__, first, count, tell)
+void story_seeds(const char *test, uint64_t first, uint64_t count, void (*tell)(uint64_t seed));
+
+/* TEST=name in the environment runs that test alone. */
+#define run_stories(name, tests) \
+	(cmocka_set_test_filter(getenv("TEST")), cmocka_run_group_tests_name(name, tests, NULL, NULL))
 
 /* As cmocka's asserts, with the line that replays it. */
 #define story_assert(s, what) story_check(s, what, #what, __FILE__, __LINE__)

@@ -200,5 +200,5 @@ int main(void)
 	    cmocka_unit_test(test_connecting),
 	};
 
-	return cmocka_run_group_tests_name("cancel", tests, NULL, NULL);
+	return run_stories("cancel", tests);
 }

@@ -184,6 +184,36 @@ static void test_short_freeze(void **state)
 	for_seeds(261, 2, tell_short_freeze);
 }
 
+static void stall(struct story *s, const struct rf_engine_progress *p)
+{
+	s->on_progress = NULL;
+	rf_sim_spend(s->world, 4500 * RF_MS);
+}
+
+static void watch(struct story *s)
+{
+	s->on_progress = stall;
+}
+
+/* whoever looks at the source's progress stands still for 4.5 s -> the answers that came meanwhile are heard */
+static void tell_slow_reader(uint64_t seed)
+{
+	struct story s;
+
+	begin(&s, seed);
+	s.model.bytes_per_second = 10 * MIB;
+	story_writes(&s, 100, 16);
+	story_at(&s, 2900 * RF_MS, watch);
+	story_run(&s);
+	story_moved(&s);
+	story_end(&s);
+}
+
+static void test_slow_reader(void **state)
+{
+	for_seeds(265, 2, tell_slow_reader);
+}
+
 /* ---- the guests ------------------------------------------------------------------------------------------------------ */
 
 static void guest_fault(uint64_t seed, bool at_source, enum rf_versions_op op, enum rf_code code, const char *sentence)
@@ -252,9 +282,9 @@ int main(void)
 	    cmocka_unit_test(test_lost_messages), cmocka_unit_test(test_half_lost_messages),
 	    cmocka_unit_test(test_registrations), cmocka_unit_test(test_writes),
 	    cmocka_unit_test(test_vanish),        cmocka_unit_test(test_silence),
-	    cmocka_unit_test(test_short_freeze),  cmocka_unit_test(test_guest_faults),
-	    cmocka_unit_test(test_refusals),
+	    cmocka_unit_test(test_short_freeze),  cmocka_unit_test(test_slow_reader),
+	    cmocka_unit_test(test_guest_faults),  cmocka_unit_test(test_refusals),
 	};
 
-	return cmocka_run_group_tests_name("faults", tests, NULL, NULL);
+	return run_stories("faults", tests);
 }

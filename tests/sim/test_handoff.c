@@ -210,5 +210,5 @@ int main(void)
 	    cmocka_unit_test(test_no_commit),
 	};
 
-	return cmocka_run_group_tests_name("handoff", tests, NULL, NULL);
+	return run_stories("handoff", tests);
 }

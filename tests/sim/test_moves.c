@@ -261,5 +261,5 @@ int main(void)
 	    cmocka_unit_test(test_long_load), cmocka_unit_test(test_long_pause), cmocka_unit_test(test_replay),
 	};
 
-	return cmocka_run_group_tests_name("moves", tests, NULL, NULL);
+	return run_stories("moves", tests);
 }

@@ -163,5 +163,5 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_seeds)};
 
-	return cmocka_run_group_tests_name("seeds", tests, NULL, NULL);
+	return run_stories("seeds", tests);
 }

@@ -137,5 +137,5 @@ int main(void)
 	    cmocka_unit_test(test_patience), cmocka_unit_test(test_low_point), cmocka_unit_test(test_threshold),
 	};
 
-	return cmocka_run_group_tests_name("stall", tests, NULL, NULL);
+	return run_stories("stall", tests);
 }

@@ -246,5 +246,5 @@ int main(void)
 	    cmocka_unit_test(test_small_writes), cmocka_unit_test(test_no_local_keys),
 	};
 
-	return cmocka_run_group_tests_name("tunables", tests, NULL, NULL);
+	return run_stories("tunables", tests);
 }
