@@ -187,6 +187,8 @@ static int facts(void *ctx, char *text, size_t length, struct rf_error *e)
 static void close_qemu(void *ctx)
 {
 	struct rf_qemu *g = ctx;
+	if (g->posted) /* QEMU drops what it has not read when a client leaves */
+		rf_qmp_call(g->qmp, "query-status", NULL, NULL, NULL);
 	rf_qemu_stream_close(g);
 	rf_settings_forget(&g->settings);
 	rf_qmp_close(g->qmp);
@@ -216,6 +218,8 @@ static void on_event(void *arg, const char *name, const json_t *data)
 	const char *status = json_string_value(json_object_get(data, "status"));
 	if (strcmp(name, "MIGRATION") == 0 && status)
 		snprintf(g->status, sizeof(g->status), "%s", status);
+	g->stopped |= strcmp(name, "STOP") == 0;
+	g->resumed |= strcmp(name, "RESUME") == 0;
 }
 
 static int enter(struct rf_qemu *g, const char *path, pid_t pid, struct rf_error *e)

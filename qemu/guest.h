@@ -15,7 +15,9 @@ struct rf_qemu {
 	struct rf_qmp *qmp;
 	struct rf_process process;
 	struct rf_settings settings;
-	char status[32]; /* of QEMU's migration, by its last event or answer */
+	char status[32];       /* of QEMU's migration, by its last event or answer */
+	bool stopped, resumed; /* by STOP and RESUME events since these were last set to false */
+	bool posted;           /* commands whose answers nobody waited for */
 	bool blocks_known;
 	bool touched;       /* prepare() has changed something */
 	bool migrate_sent;  /* source: `migrate` was given and not undone */

@@ -97,16 +97,14 @@ int rf_qemu_load(void *ctx, const void *state, size_t length, struct rf_error *e
 int rf_qemu_resume(void *ctx, bool run, struct rf_error *e)
 {
 	struct rf_qemu *g = ctx;
-	struct rf_error why;
 	if (run && rf_qemu_run(g, 0, e) != 0)
 		return -1;
-	/* From here on the guest is fine whatever happens. */
-	if (run && rf_qmp_call(g->qmp, "announce-self",
-			       json_pack("{s:i,s:i,s:i,s:i}", "initial", 50, "max", 550, "rounds", 5, "step", 100),
-			       NULL, &why) != 0)
-		rf_log(g->guest->log, RF_LOG_WARNING, "the guest's network address was not announced: %s", why.text);
-	if (rf_settings_restore(g->qmp, &g->settings, &why) != 0)
-		rf_log(g->guest->log, RF_LOG_WARNING, "QEMU's migration settings are not as they were: %s", why.text);
+	/* The source waits for us to say that the guest runs, so the rest is on its way but not waited for. */
+	if (run)
+		rf_qmp_post(g->qmp, "announce-self",
+			    json_pack("{s:i,s:i,s:i,s:i}", "initial", 50, "max", 550, "rounds", 5, "step", 100), NULL);
+	rf_settings_post(g->qmp, &g->settings);
+	g->posted = true;
 	g->touched = false;
 	return 0;
 }
@@ -114,7 +112,7 @@ int rf_qemu_resume(void *ctx, bool run, struct rf_error *e)
 /* See that the process ends. */
 static int end_process(struct rf_qemu *g, struct rf_error *e)
 {
-	rf_qmp_post(g->qmp, "quit", NULL);
+	rf_qmp_post(g->qmp, "quit", NULL, NULL);
 	if (rf_process_ended(&g->process, QUIT_MS))
 		return 0;
 	/* The descriptor names the process that mapped the guest's RAM where this monitor said: it is that QEMU. */

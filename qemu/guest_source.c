@@ -84,10 +84,13 @@ int rf_qemu_pause(void *ctx, bool *was_running, struct rf_error *e)
 	if (rf_qemu_stream_open(g, e) != 0)
 		return -1;
 	*g->status = 0;
+	g->stopped = false;
 	g->migrate_sent = true; /* also when the answer gets lost */
 	if (rf_qmp_call(g->qmp, "migrate", json_pack("{s:s}", "uri", "fd:" RF_QEMU_STREAM), NULL, e) != 0 ||
 	    wait_pre_switchover(g, e) != 0)
 		return -1;
+	if (g->stopped)
+		return 0;
 	if (rf_query_status(g->qmp, status, sizeof(status), &running, e) != 0)
 		return -1;
 	return running ? rf_fail(e, RF_E_FAILED, "QEMU says that the guest is stopped, and that it is running") : 0;

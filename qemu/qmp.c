@@ -342,9 +342,9 @@ int rf_qmp_call_with_fd(struct rf_qmp *q, const char *command, json_t *arguments
 	return call(q, command, arguments, fd, NULL, e);
 }
 
-int rf_qmp_post(struct rf_qmp *q, const char *command, struct rf_error *e)
+int rf_qmp_post(struct rf_qmp *q, const char *command, json_t *arguments, struct rf_error *e)
 {
-	return send_command(q, command, NULL, -1, e);
+	return send_command(q, command, arguments, -1, e);
 }
 
 int rf_qmp_human(struct rf_qmp *q, const char *line, char **text, struct rf_error *e)

@@ -45,8 +45,8 @@ int rf_qmp_call_with_fd(struct rf_qmp *q, const char *command, json_t *arguments
 /* A command of the human monitor. *text is the caller's to free. */
 int rf_qmp_human(struct rf_qmp *q, const char *line, char **text, struct rf_error *e);
 
-/* Send only: for `quit`, whose answer may never come. */
-int rf_qmp_post(struct rf_qmp *q, const char *command, struct rf_error *e);
+/* Send only, and never look at the answer. Takes `arguments`. What was posted is carried out before what is called later. */
+int rf_qmp_post(struct rf_qmp *q, const char *command, json_t *arguments, struct rf_error *e);
 
 /* Take events that have arrived; wait up to `timeout_ms` for the first. -1: the monitor is dead. */
 int rf_qmp_take_events(struct rf_qmp *q, int timeout_ms, struct rf_error *e);

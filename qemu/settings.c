@@ -144,19 +144,31 @@ int rf_settings_change(struct rf_qmp *q, enum rf_role role, struct rf_settings *
 	return 0;
 }
 
+static bool differ(const struct rf_settings *s)
+{
+	return json_array_size(json_object_get(s->capabilities, "capabilities")) > 0;
+}
+
 int rf_settings_restore(struct rf_qmp *q, struct rf_settings *s, struct rf_error *e)
 {
-	if (s->parameters && json_object_size(s->parameters) &&
+	if (json_object_size(s->parameters) &&
 	    rf_qmp_call(q, "migrate-set-parameters", json_incref(s->parameters), NULL, e) != 0)
 		return -1;
 	json_decref(s->parameters);
 	s->parameters = NULL;
-	if (s->capabilities && json_array_size(json_object_get(s->capabilities, "capabilities")) &&
-	    rf_qmp_call(q, "migrate-set-capabilities", json_incref(s->capabilities), NULL, e) != 0)
+	if (differ(s) && rf_qmp_call(q, "migrate-set-capabilities", json_incref(s->capabilities), NULL, e) != 0)
 		return -1;
-	json_decref(s->capabilities);
-	s->capabilities = NULL;
+	rf_settings_forget(s);
 	return 0;
+}
+
+void rf_settings_post(struct rf_qmp *q, struct rf_settings *s)
+{
+	if (json_object_size(s->parameters))
+		rf_qmp_post(q, "migrate-set-parameters", json_incref(s->parameters), NULL);
+	if (differ(s))
+		rf_qmp_post(q, "migrate-set-capabilities", json_incref(s->capabilities), NULL);
+	rf_settings_forget(s);
 }
 
 void rf_settings_forget(struct rf_settings *s)

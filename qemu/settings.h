@@ -17,6 +17,9 @@ int rf_settings_change(struct rf_qmp *q, enum rf_role role, struct rf_settings *
 /* Put back what was changed. Does nothing when nothing is; after a failure it can be called again. */
 int rf_settings_restore(struct rf_qmp *q, struct rf_settings *s, struct rf_error *e);
 
+/* The same without waiting for QEMU's answers. */
+void rf_settings_post(struct rf_qmp *q, struct rf_settings *s);
+
 void rf_settings_forget(struct rf_settings *s);
 
 #endif

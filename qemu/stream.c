@@ -67,7 +67,7 @@ static void drain(struct rf_qemu *g)
 int rf_qemu_settle(struct rf_qemu *g, int patience_ms, struct rf_error *e)
 {
 	int64_t deadline = rf_deadline_ms(patience_ms);
-	if (rf_query_migrate(g->qmp, g->status, sizeof(g->status), NULL, 0, e) != 0)
+	if (rf_qemu_catch_up(g, e) != 0)
 		return -1;
 	while (rf_migrate_is_busy(g->status)) {
 		bool ready;
@@ -93,12 +93,15 @@ int rf_qemu_explain(struct rf_qemu *g, const char *what, struct rf_error *e)
 int rf_qemu_run(struct rf_qemu *g, int patience_ms, struct rf_error *e)
 {
 	int64_t deadline = rf_deadline_ms(patience_ms);
+	g->resumed = false;
 	while (rf_qmp_call(g->qmp, "cont", NULL, NULL, e) != 0) {
 		g->may_have_run |= rf_qmp_unanswered(g->qmp);
 		if (!rf_deadline_left_ms(deadline) || rf_process_ended(&g->process, 1))
 			return -1;
 	}
 	g->may_have_run = true;
+	if (g->resumed) /* its event came before the answer, and spares us asking */
+		return 0;
 	deadline = rf_deadline_ms(RF_QEMU_PATIENCE_MS);
 	char status[32];
 	bool running;

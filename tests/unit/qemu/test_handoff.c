@@ -238,10 +238,10 @@ static void move_and_run(unsigned kinds)
 	machine_expect_status(&b, "running");
 	assert_true(machine_runs(&b));
 	machine_expect_status(&a, "postmigrate");
-	expect_settings(&b, before);
-	json_decref(before);
 	rf_guest_destroy(s);
 	rf_guest_destroy(d);
+	expect_settings(&b, before);
+	json_decref(before);
 	machine_end(&a);
 	machine_end(&b);
 }

@@ -293,7 +293,7 @@ static void expect_death(fake_script *script, const char *sentence)
 	assert_int_equal(rf_qmp_call(q, "cont", json_object(), NULL, &again), -1);
 	assert_string_equal(again.text, e.text);
 	assert_int_equal(rf_qmp_take_events(q, 0, &again), -1);
-	assert_int_equal(rf_qmp_post(q, "quit", &again), -1);
+	assert_int_equal(rf_qmp_post(q, "quit", NULL, &again), -1);
 	rf_qmp_close(q);
 	fake_end(&f);
 }
