@@ -2,6 +2,8 @@
 /* From COMMIT on: whatever is lost, at most one guest runs, and a source that does not know says so. */
 #include "harness.h"
 
+#include <string.h>
+
 static void begin(struct story *s, uint64_t seed)
 {
 	story_begin(s, seed);
@@ -176,6 +178,26 @@ static void test_untidy(void **state)
 	for_seeds(481, 2, tell_untidy);
 }
 
+/* before COMMIT, and the guest cannot be put back -> it stands still here, and somebody has to look */
+static void tell_no_way_back(uint64_t seed)
+{
+	struct story s;
+
+	begin(&s, seed);
+	s.source.spec.fails[RF_VERSIONS_UNDO] = true;
+	s.destination.spec.fails[RF_VERSIONS_LOAD] = true;
+	story_run(&s);
+	story_unknown(&s);
+	story_assert(&s, strstr(s.source.error.text, "undo fails on purpose"));
+	story_assert(&s, !s.guests.runners && s.destination.guest->successes[RF_VERSIONS_DISCARD]);
+	story_end(&s);
+}
+
+static void test_no_way_back(void **state)
+{
+	for_seeds(485, 2, tell_no_way_back);
+}
+
 /* the source is silent after READY and never commits -> the destination gives up after its resolve-timeout, not before
  * it took the source for dead */
 static void tell_no_commit(uint64_t seed)
@@ -207,6 +229,7 @@ int main(void)
 	    cmocka_unit_test(test_refused_resume),
 	    cmocka_unit_test(test_stuck),
 	    cmocka_unit_test(test_untidy),
+	    cmocka_unit_test(test_no_way_back),
 	    cmocka_unit_test(test_no_commit),
 	};
 
