@@ -115,12 +115,13 @@ void *rf_lanes_stage(struct rf_lanes *l, unsigned i, uint32_t *length)
 
 #ifndef NDEBUG
 /* Within a round no two writes overlap: that is why nobody has to wait for an earlier one. Looks at the newest only, so
- * that a debug build stays usable; tests/sim checks all. */
+ * that a debug build stays usable; tests/sim checks all. Where they go is the peer's word, so our own pages are compared. */
 static void assert_no_overlap(const struct rf_lanes *l, const struct rf_lane *lane, const struct rf_flight *new)
 {
 	for (uint32_t i = 0; i < lane->count && i < 16; i++) {
 		const struct rf_flight *old = &lane->ring[(lane->head + lane->count - 1 - i) % l->depth];
-		assert(old->remote + old->length <= new->remote || new->remote + new->length <= old->remote);
+		assert(old->chunk != new->chunk || old->page + (old->length >> RF_PAGE_SHIFT) <= new->page ||
+		       new->page + (new->length >> RF_PAGE_SHIFT) <= old->page);
 	}
 }
 #endif
@@ -143,10 +144,11 @@ static int post(struct rf_lanes *l, unsigned i, struct rf_error *e)
 	return 0;
 }
 
-int rf_lanes_add(struct rf_lanes *l, unsigned i, const struct rf_write *w, struct rf_chunk *chunk, struct rf_error *e)
+int rf_lanes_add(struct rf_lanes *l, unsigned i, const struct rf_write *w, struct rf_chunk *chunk, uint64_t page,
+		 struct rf_error *e)
 {
 	struct rf_lane *lane = &l->lanes[i];
-	struct rf_flight flight = {chunk, w->length, w->remote};
+	struct rf_flight flight = {chunk, w->length, page};
 	assert(lane->count < l->depth && lane->nbatch < RF_BATCH_WRITES);
 #ifndef NDEBUG
 	assert_no_overlap(l, lane, &flight);

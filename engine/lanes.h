@@ -13,7 +13,7 @@ enum { RF_BATCH_WRITES = 512 };
 struct rf_flight {
 	struct rf_chunk *chunk;
 	uint32_t length; /* bytes; as many of the staging ring are given back with it */
-	uint64_t remote; /* debug builds check that no two overlap */
+	uint64_t page;   /* its first, of the block: debug builds check that no two overlap */
 };
 
 struct rf_lane {
@@ -51,8 +51,8 @@ unsigned rf_lanes_pick(struct rf_lanes *l);
 /* Room for a copy of up to `length` bytes on a picked lane: *length may get smaller, by whole pages. NULL: none now. */
 void *rf_lanes_stage(struct rf_lanes *l, unsigned lane, uint32_t *length);
 
-/* Add a write to the lane's batch; a full batch goes out. */
-int rf_lanes_add(struct rf_lanes *l, unsigned lane, const struct rf_write *w, struct rf_chunk *chunk,
+/* Add a write of the chunk's pages from `page` on to the lane's batch; a full batch goes out. */
+int rf_lanes_add(struct rf_lanes *l, unsigned lane, const struct rf_write *w, struct rf_chunk *chunk, uint64_t page,
 		 struct rf_error *e);
 
 /* Post what is batched, as far as the fabric takes it. */

@@ -187,7 +187,7 @@ static int post(struct rf_round *r, unsigned lane, const struct rf_span *span, c
 	r->written_bytes += length;
 	r->now.pages += pages;
 	r->now.writes++;
-	return rf_lanes_add(r->lanes, lane, &w, r->current, e);
+	return rf_lanes_add(r->lanes, lane, &w, r->current, first, e);
 }
 
 static enum why_stopped write_one(struct rf_round *r, struct rf_error *e)
