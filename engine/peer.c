@@ -28,7 +28,7 @@ void rf_peer_init(struct rf_peer *p, struct rf_engine *engine, bool is_source, v
 	    .side = side,
 	};
 	p->outbox_end = &p->outbox;
-	p->heard_ns = p->pinged_ns = rf_peer_now(p);
+	p->began_ns = p->heard_ns = p->pinged_ns = rf_peer_now(p);
 }
 
 void rf_peer_free(struct rf_peer *p)
@@ -171,13 +171,14 @@ static int take_pong(struct rf_peer *p, const struct rf_message *m, struct rf_er
 {
 	char activity[100];
 	struct rf_in in = rf_in_body(m);
-	uint64_t stamp = rf_get_u64(&in), now = (uint64_t)rf_peer_now(p);
+	uint64_t stamp = rf_get_u64(&in);
 	rf_get_text(&in, activity, sizeof(activity));
 	if (rf_in_end(&in, m, e))
 		return -1;
-	if (stamp > now)
+	/* PINGs carry the time, and there may be more than one on its way. */
+	if (stamp < (uint64_t)p->began_ns || stamp > (uint64_t)p->pinged_ns)
 		return rf_fail(e, RF_E_FAILED, "the peer's PONG answers what was not asked");
-	int64_t trip = (int64_t)(now - stamp);
+	int64_t trip = rf_peer_now(p) - (int64_t)stamp;
 	if (trip > 0 && (!p->round_trip_ns || trip < p->round_trip_ns))
 		p->round_trip_ns = trip;
 	rf_log(p->engine->log, RF_LOG_DEBUG, "the other side answers: %s", activity);

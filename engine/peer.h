@@ -40,15 +40,15 @@ struct rf_peer {
 	uint64_t sequence_out[RF_LANES_MAX + 1], sequence_in[RF_LANES_MAX + 1];
 	struct rf_outgoing *outbox, **outbox_end;
 	int64_t heard_ns; /* when the peer last gave a sign of life */
-	int64_t pinged_ns;
+	int64_t began_ns, pinged_ns;
 	int64_t round_trip_ns;   /* shortest PING to PONG so far; 0: not known */
 	uint64_t messages_bytes; /* sent */
 	uint64_t pong_stamp;     /* of the PING that is to be answered, once nothing waits before it */
 	bool pong_due;
-	bool lost;               /* the fabric said so */
-	bool aborted;            /* the peer said ABORT */
-	struct rf_error ended;   /* why, once lost or aborted */
-	struct rf_out out;       /* scratch for rf_peer_begin */
+	bool lost;             /* the fabric said so */
+	bool aborted;          /* the peer said ABORT */
+	struct rf_error ended; /* why, once lost or aborted */
+	struct rf_out out;     /* scratch for rf_peer_begin */
 };
 
 void rf_peer_init(struct rf_peer *p, struct rf_engine *engine, bool is_source, void *side);
