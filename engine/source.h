@@ -30,7 +30,7 @@ struct rf_source {
 	bool touched;     /* prepare() was called: undo() is due after a failure */
 	bool tracking;    /* armed: drop() is due */
 	bool heard_hello, heard_blocks_ok, heard_ready, heard_running, heard_discarded;
-	uint64_t load_ns;  /* as the destination measured it */
+	uint64_t load_ns;        /* as the destination measured it */
 	struct rf_error refused; /* DISCARDED: why */
 	char facts[RF_FACTS_BYTES];
 
@@ -40,6 +40,7 @@ struct rf_source {
 	int64_t previous_sync_ns;
 	bool decided; /* about this round */
 	bool leave;   /* what was decided */
+	bool stalled; /* it was found that rounds do not make the rest smaller, and that it is to wait */
 };
 
 /* source_report.c: progress and the statistics of a whole move */

@@ -5,6 +5,7 @@
 
 /* Bandwidth is learned from rounds that moved enough for the start and the drain not to matter. */
 static const uint64_t LEARN_BYTES = 8 << 20;
+static const int64_t STALLED_ROUND_NS = 100000000;
 
 static uint64_t per_second(uint64_t bytes, int64_t ns)
 {
@@ -61,6 +62,7 @@ static int stalled(struct rf_source *s, struct rf_error *e)
 	case RF_ON_STALL_WAIT:
 		break;
 	}
+	s->stalled = true;
 	log_decision(s, "does not get smaller; going on (--on-stall wait)");
 	return 0;
 }
@@ -131,9 +133,19 @@ static void learn_from_round(struct rf_source *s)
 		s->costs.bytes_per_second = last->bytes_per_second;
 }
 
+/* A round that has nothing to shrink lasts no longer than its drain: do not spin until the guest changes its ways. */
+static int rest(struct rf_source *s, struct rf_error *e)
+{
+	int64_t until = s->round.started_ns + STALLED_ROUND_NS, left;
+	while ((left = until - rf_peer_now(&s->peer)) > 0)
+		if (check_timeout(s, e) || rf_peer_pump(&s->peer, left, e))
+			return -1;
+	return 0;
+}
+
 static int one_round(struct rf_source *s, enum rf_scan_kind kind, struct rf_error *e)
 {
-	s->decided = false;
+	s->decided = s->stalled = false;
 	rf_round_start(&s->round, kind);
 	if (rf_round_write(&s->round, decide, s, e) < 0)
 		return -1;
@@ -144,7 +156,7 @@ static int one_round(struct rf_source *s, enum rf_scan_kind kind, struct rf_erro
 		return -1;
 	learn_from_round(s);
 	rf_source_report(s, true);
-	return 0;
+	return s->stalled ? rest(s, e) : 0;
 }
 
 int rf_source_rounds(struct rf_source *s, struct rf_error *e)
