@@ -66,6 +66,16 @@ static void three_rounds_without_progress_are_a_stall(void **state)
 	assert_int_equal(after(&c, RF_SWITCHOVER_LOW_POINT, 400 * MIB), RF_VERDICT_ROUND); /* and it moves again */
 }
 
+static void a_hair_less_is_no_progress(void **state)
+{
+	struct rf_converge c;
+	rf_converge_init(&c);
+	assert_int_equal(after(&c, RF_SWITCHOVER_LOW_POINT, 500 * MIB), RF_VERDICT_ROUND);
+	assert_int_equal(after(&c, RF_SWITCHOVER_LOW_POINT, 499 * MIB), RF_VERDICT_ROUND);
+	assert_int_equal(after(&c, RF_SWITCHOVER_LOW_POINT, 498 * MIB), RF_VERDICT_ROUND);
+	assert_int_equal(after(&c, RF_SWITCHOVER_LOW_POINT, 497 * MIB), RF_VERDICT_STALL);
+}
+
 static void a_rest_that_fits_is_never_a_stall(void **state)
 {
 	struct rf_converge c;
@@ -85,6 +95,7 @@ int main(void)
 	    cmocka_unit_test(low_point_leaves_when_next_to_nothing_is_left),
 	    cmocka_unit_test(threshold_leaves_as_soon_as_it_fits),
 	    cmocka_unit_test(three_rounds_without_progress_are_a_stall),
+	    cmocka_unit_test(a_hair_less_is_no_progress),
 	    cmocka_unit_test(a_rest_that_fits_is_never_a_stall),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
