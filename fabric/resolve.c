@@ -10,9 +10,11 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -115,7 +117,11 @@ int rf_resolve(const char *host, uint16_t port, struct rf_events *events, int64_
 
 	*out = NULL;
 	snprintf(service, sizeof(service), "%u", port);
-	int rc = getaddrinfo(*host ? host : NULL, service, &hints, out);
+	/* RFC 6761: localhost is this host, whatever name servers say, and also where /etc/hosts does not name it. */
+	bool here = strcasecmp(host, "localhost") == 0;
+	if (here)
+		hints.ai_flags = AI_NUMERICSERV;
+	int rc = getaddrinfo(*host && !here ? host : NULL, service, &hints, out);
 
 	if (rc == 0)
 		return 0;
