@@ -33,6 +33,15 @@ static int lay_out(struct rf_chunks *c, struct rf_error *e)
 	return 0;
 }
 
+int rf_chunks_check(const struct rf_guest *g, const struct rf_options *o, struct rf_error *e)
+{
+	for (unsigned i = 0; i < g->nblocks && o->max_pinned_bytes; i++)
+		if (o->max_pinned_bytes < rf_max_u64(o->chunk_size_bytes, g->blocks[i]->page_bytes))
+			return rf_fail(e, RF_E_USAGE, "max-pinned is smaller than one chunk of the block %s",
+				       g->blocks[i]->name);
+	return 0;
+}
+
 int rf_chunks_open(struct rf_chunks *c, struct rf_peer *peer, struct rf_stats *stats, struct rf_error *e)
 {
 	const struct rf_options *o = peer->engine->options;
@@ -44,10 +53,6 @@ int rf_chunks_open(struct rf_chunks *c, struct rf_peer *peer, struct rf_stats *s
 	    .max_spans = peer->fabric->limits.max_spans,
 	};
 	c->newest.newer = c->newest.older = &c->newest;
-	for (unsigned i = 0; i < c->guest->nblocks; i++)
-		if (c->max_pinned_bytes < rf_max_u64(o->chunk_size_bytes, c->guest->blocks[i]->page_bytes))
-			return rf_fail(e, RF_E_USAGE, "max-pinned is smaller than one chunk of the block %s",
-				       c->guest->blocks[i]->name);
 	return lay_out(c, e);
 }
 

@@ -65,6 +65,9 @@ struct rf_chunks {
 	struct rf_error failed; /* a registration that failed */
 };
 
+/* Can these options work with this guest? -1 with RF_E_USAGE. */
+int rf_chunks_check(const struct rf_guest *g, const struct rf_options *o, struct rf_error *e);
+
 int rf_chunks_open(struct rf_chunks *c, struct rf_peer *peer, struct rf_stats *stats, struct rf_error *e);
 void rf_chunks_free(struct rf_chunks *c);
 

@@ -23,7 +23,9 @@ enum rf_verdict rf_converge_decide(struct rf_converge *c, enum rf_switchover mod
 	/* Shrinks by a third or more: left <= 2/3 best, without overflow. */
 	bool shrinks = c->best_bytes == UINT64_MAX || left_bytes <= c->best_bytes - c->best_bytes / 3;
 
-	c->no_progress = left_bytes < c->best_bytes ? 0 : c->no_progress + 1;
+	/* A hair less than ever before is noise, not progress. */
+	bool better = c->best_bytes == UINT64_MAX || left_bytes < c->best_bytes - c->best_bytes / 20;
+	c->no_progress = better ? 0 : c->no_progress + 1;
 	if (left_bytes < c->best_bytes)
 		c->best_bytes = left_bytes;
 	c->rounds++;

@@ -91,6 +91,8 @@ static int check_guest(struct rf_source *s, const struct rf_tracker_ops **tracke
 		return -1;
 	if (!s->guest->nblocks)
 		return rf_fail(e, RF_E_REFUSED, "the guest has no memory that can be moved");
+	if (rf_chunks_check(s->guest, s->engine->options, e))
+		return -1;
 	if (ops->facts && ops->facts(s->guest->ctx, s->facts, sizeof(s->facts), e))
 		return -1;
 	return rf_tracker_choose(s->guest, (unsigned)s->engine->options->tracker, tracker, e);

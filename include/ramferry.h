@@ -36,7 +36,7 @@ typedef enum rf_result {
 	RF_FAILED = 1,    /* the source's guest is as it was; the destination's will never run */
 	RF_USAGE = 2,     /* an argument makes no sense; nothing was touched */
 	RF_REFUSED = 3,   /* this cannot work; nothing was touched */
-	RF_UNKNOWN = 4,   /* the guest stands still here and may run at the other side: somebody has to look */
+	RF_UNKNOWN = 4,   /* the guest may run at the other side, or could not be put back here: somebody has to look */
 	RF_CANCELLED = 5, /* as RF_FAILED, because of rf_cancel() */
 } rf_result;
 

@@ -197,6 +197,19 @@ static void least_recently_used_goes_first_and_counts_until_released(void **stat
 	close_chunks(f);
 }
 
+static void less_room_than_one_chunk_is_refused_beforehand(void **state)
+{
+	struct fixture *f = open_chunks(64, 0, 4096);
+	assert_int_equal(rf_chunks_check(&f->guest, &f->q->options, &f->e), 0);
+	f->q->options.max_pinned_bytes = 64 << 20;
+	assert_int_equal(rf_chunks_check(&f->guest, &f->q->options, &f->e), 0);
+	f->q->options.chunk_size_bytes = 128 << 20;
+	assert_int_equal(rf_chunks_check(&f->guest, &f->q->options, &f->e), -1);
+	assert_int_equal(f->e.code, RF_E_USAGE);
+	assert_string_equal(f->e.text, "max-pinned is smaller than one chunk of the block ram");
+	close_chunks(f);
+}
+
 static void peer_cannot_make_up_registrations(void **state)
 {
 	struct fixture *f = open_chunks(1, 0, 4096);
@@ -241,6 +254,7 @@ int main(void)
 	    cmocka_unit_test(scattered_pages_share_a_few_spans),
 	    cmocka_unit_test(huge_pages_are_registered_whole),
 	    cmocka_unit_test(least_recently_used_goes_first_and_counts_until_released),
+	    cmocka_unit_test(less_room_than_one_chunk_is_refused_beforehand),
 	    cmocka_unit_test(peer_cannot_make_up_registrations),
 	    cmocka_unit_test(many_asks_fit_into_messages),
 	};
