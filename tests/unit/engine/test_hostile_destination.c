@@ -398,6 +398,7 @@ static void test_waits_without_spinning(void **state)
 	begin(&i, &r, 1);
 	r.options.downtime_limit_ns = 1000000;
 	r.options.timeout_ns = 2000000000;
+	i.stays = true;
 	r.result = rf_source_run(&r.engine, &r.error);
 	assert_source_safe(&i, &r);
 	assert_int_equal(r.result, -1);
