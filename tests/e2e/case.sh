@@ -32,6 +32,7 @@ check() { # SENTENCE COMMAND...: in this shell, so that a case can start things
 		echo "FAIL  $sentence"
 		sed 's/^/      /' "$T/case.log"
 	fi
+	! declare -F tidy_up >/dev/null || tidy_up
 }
 
 skip() { # SENTENCE REASON
@@ -49,6 +50,10 @@ need() { # WHAT COMMAND...
 is() { # VALUE EXPECTED: EXPECTED may be a pattern
 	# shellcheck disable=SC2053
 	[[ $1 == $2 ]] || { echo "is \"$1\", should be \"$2\""; return 1; }
+}
+
+same() { # TEXT EXPECTED
+	[ "$1" = "$2" ] || { diff <(tr , '\n' <<<"$2") <(tr , '\n' <<<"$1"); return 1; }
 }
 
 says() { # FILE REGEX: the sentence that a sender or receiver ended with
@@ -93,9 +98,22 @@ destination() { # TO [OPTION...]
 # As if nothing had happened: it gets on, the settings are the ones before, and nothing of ours is left in its process.
 is_untouched() { # NAME SETTINGS
 	need "the guest runs on at the source" guest_runs "$1" || return
-	need "its settings are as before" is "$(settings_of "$1")" "$2" || return
+	need "its settings are as before" same "$(settings_of "$1")" "$2" || return
 	need "nobody traces it" is "$(sed -n 's/^TracerPid:[[:space:]]*//p' "/proc/${PID[$1]}/status")" 0 || return
 	need "no userfaultfd is left in it" no_userfaultfd "$1"
+}
+
+stands_still() { # NAME
+	[ "$(qmp "$1" query-status "" running)" = false ]
+}
+
+# A destination after a failed move: its guest has not run, and if its QEMU is still there, it stands still.
+never_ran() { # NAME
+	[ ! -s "$T/$1.console" ] && { ! alive "$1" || stands_still "$1"; }
+}
+
+no_process_with() { # WORD on its command line
+	! pgrep -f -- "$1"
 }
 
 no_userfaultfd() { # NAME

@@ -139,10 +139,10 @@ qemu_ram() { # part of qemu_command, whose variables it uses
 	memfd)
 		QEMU_COMMAND+=(-machine "$machine,memory-backend=m" -object "memory-backend-memfd,id=m,share=on,size=${size}M") ;;
 	numa)
-		QEMU_COMMAND+=(-machine "$machine" -smp 2
+		QEMU_COMMAND+=(-machine "$machine"
 			-object "memory-backend-file,id=m0,mem-path=${file}0,share=on,size=${half}M"
 			-object "memory-backend-file,id=m1,mem-path=${file}1,share=on,size=${half}M"
-			-numa node,memdev=m0,cpus=0 -numa node,memdev=m1,cpus=1) ;;
+			-numa node,memdev=m0,cpus=0 -numa node,memdev=m1) ;;
 	esac
 }
 
