@@ -239,8 +239,11 @@ static int wait_commit(struct rf_destination *d, struct rf_error *e)
 			return rf_fail(e, RF_E_FAILED,
 				       "the source did not hand the guest over within --resolve-timeout");
 		/* COMMIT and the end of the connection may come in one batch: then it is ours all the same. */
-		if (pump(d, left, e) && !d->heard_commit)
-			return -1;
+		if (pump(d, left, e) && !d->heard_commit) {
+			rf_peer_last_words(&d->peer, e);
+			if (!d->heard_commit)
+				return -1;
+		}
 	}
 	return 0;
 }
@@ -327,6 +330,7 @@ static void give_up(struct rf_destination *d, struct rf_error *e)
 		discard_and_tell(d, e);
 		return;
 	}
+	rf_peer_last_words(&d->peer, e);
 	if (!(d->owner == RF_DEST_EMPTY && e->code == RF_E_REFUSED))
 		rf_peer_abort(&d->peer, e);
 	rf_peer_quiesce(&d->peer);

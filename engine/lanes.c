@@ -134,7 +134,7 @@ static int post(struct rf_lanes *l, unsigned i, struct rf_error *e)
 		return 0;
 	int taken = f->ops->write(f, i, lane->batch, (int)lane->nbatch);
 	if (taken < 0)
-		return rf_fail(e, RF_E_FAILED, "the connection was lost");
+		return rf_peer_lost(l->peer, e);
 	lane->nbatch -= (uint32_t)taken;
 	if (lane->nbatch && taken)
 		memmove(lane->batch, lane->batch + taken, lane->nbatch * sizeof(*lane->batch));

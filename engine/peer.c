@@ -8,6 +8,8 @@
 enum { EVENTS = 64 };
 static const int64_t PING_EVERY_NS = 1000000000;
 static const int64_t FLUSH_NS = 1000000000;
+static const int64_t LAST_WORDS_NS = 500000000;
+static const char LOST[] = "the connection was lost";
 
 struct rf_outgoing {
 	struct rf_outgoing *next;
@@ -63,6 +65,11 @@ static int lost(struct rf_peer *p, const char *why, struct rf_error *e)
 	return -1;
 }
 
+int rf_peer_lost(struct rf_peer *p, struct rf_error *e)
+{
+	return lost(p, LOST, e);
+}
+
 static int queue(struct rf_peer *p, unsigned lane, struct rf_error *e)
 {
 	struct rf_outgoing *o = malloc(sizeof(*o) + p->out.length);
@@ -88,7 +95,7 @@ int rf_peer_send(struct rf_peer *p, unsigned lane, struct rf_error *e)
 		return queue(p, lane, e);
 	int taken = p->fabric->ops->send(p->fabric, lane, p->out.bytes, p->out.length);
 	if (taken < 0)
-		return lost(p, "the connection was lost", e);
+		return rf_peer_lost(p, e);
 	return taken ? 0 : queue(p, lane, e);
 }
 
@@ -107,7 +114,7 @@ static void flush(struct rf_peer *p)
 		struct rf_outgoing *o = p->outbox;
 		int taken = p->fabric->ops->send(p->fabric, o->lane, o->bytes, o->length);
 		if (taken < 0)
-			lost(p, "the connection was lost", NULL);
+			rf_peer_lost(p, NULL);
 		if (taken <= 0)
 			return;
 		p->outbox = o->next;
@@ -233,13 +240,32 @@ static int take_event(struct rf_peer *p, const struct rf_event *ev, struct rf_er
 	case RF_EV_MESSAGE:
 		return p->deaf ? 0 : take_message(p, ev, e);
 	case RF_EV_LOST:
-		lost(p, ev->text ? ev->text : "the connection was lost", NULL);
+		p->gone = true;
+		if (p->lost && !p->aborted && !strcmp(p->ended.text, LOST) && ev->text)
+			rf_fail(&p->ended, RF_E_FAILED, "%s", ev->text); /* the fabric knows more */
+		lost(p, ev->text ? ev->text : LOST, NULL);
 		return 0;
 	case RF_EV_WOKEN:
 		return 0;
 	}
 	assert(!"a fabric made up an event");
 	return -1;
+}
+
+void rf_peer_last_words(struct rf_peer *p, struct rf_error *e)
+{
+	struct rf_event events[EVENTS];
+	struct rf_error ignored;
+	int64_t until = rf_peer_now(p) + LAST_WORDS_NS, left;
+
+	if (!p->lost || p->aborted || p->deaf || strcmp(e->text, LOST))
+		return;
+	while (!p->gone && !p->aborted && (left = until - rf_peer_now(p)) > 0) {
+		int n = p->fabric->ops->poll(p->fabric, events, EVENTS, left);
+		for (int i = 0; i < n; i++)
+			take_event(p, &events[i], &ignored);
+	}
+	*e = p->ended;
 }
 
 /* ---- waiting ---- */

@@ -45,7 +45,8 @@ struct rf_peer {
 	uint64_t messages_bytes; /* sent */
 	uint64_t pong_stamp;     /* of the PING that is to be answered, once nothing waits before it */
 	bool pong_due;
-	bool lost;             /* the fabric said so */
+	bool lost;             /* nothing can be sent any more */
+	bool gone;             /* RF_EV_LOST came: nothing more will be heard either */
 	bool aborted;          /* the peer said ABORT */
 	struct rf_error ended; /* why, once lost or aborted */
 	struct rf_out out;     /* scratch for rf_peer_begin */
@@ -59,6 +60,13 @@ int64_t rf_peer_now(const struct rf_peer *p);
 /* One message: begin, put, send. Only one at a time. rf_peer_send: -1 when the peer is lost. */
 struct rf_out *rf_peer_begin(struct rf_peer *p, enum rf_message_type type);
 int rf_peer_send(struct rf_peer *p, unsigned lane, struct rf_error *e);
+
+/* A fabric that takes nothing any more: as rf_peer_send would have said it. Returns -1. */
+int rf_peer_lost(struct rf_peer *p, struct rf_error *e);
+
+/* A send that failed tells that the peer is lost, not why: perhaps it has said ABORT before. Hear what it still has to say,
+ * for half a second at most, and if *e is about that loss, put the reason there. */
+void rf_peer_last_words(struct rf_peer *p, struct rf_error *e);
 
 /* Tell the peer why this migration ends. Best effort. */
 void rf_peer_abort(struct rf_peer *p, const struct rf_error *why);

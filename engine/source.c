@@ -224,8 +224,8 @@ static int call_finish(void *arg, struct rf_error *e)
 static void drop_tracking(struct rf_source *s)
 {
 	struct rf_error ignored;
-	if (s->tracking)
-		rf_scan_all(&s->scan, RF_SCAN_DROP, &ignored);
+	if (s->tracking && rf_scan_all(&s->scan, RF_SCAN_DROP, &ignored))
+		rf_peer_quiesce(&s->peer); /* slices that are being dropped use what is closed now */
 	if (s->tracker)
 		s->tracker->ops->close(s->tracker);
 	s->tracker = NULL;
@@ -264,6 +264,7 @@ static void give_up(struct rf_source *s, struct rf_error *e)
 {
 	if (!s->connected_ns) /* nothing was begun */
 		return;
+	rf_peer_last_words(&s->peer, e);
 	if (!rf_owner_rule(s->owner)->source_may_run)
 		unknown(s, e);
 	else

@@ -127,8 +127,11 @@ static int wait_running(struct rf_source *s, struct rf_error *e)
 		int64_t left = until - rf_peer_now(&s->peer);
 		if (left <= 0)
 			return rf_fail(e, RF_E_UNKNOWN, "no answer within --resolve-timeout");
-		if (rf_peer_pump(&s->peer, left, e) && !s->heard_running && !s->heard_discarded)
-			return -1;
+		if (rf_peer_pump(&s->peer, left, e)) {
+			rf_peer_last_words(&s->peer, e);
+			if (!s->heard_running && !s->heard_discarded)
+				return -1;
+		}
 	}
 	return 0;
 }
@@ -142,7 +145,11 @@ static int hand_off(struct rf_source *s, int64_t *mark, struct rf_error *e)
 	s->peer.may_cancel = rf_owner_rule(s->owner)->may_cancel;
 	s->peer.phase = RF_WIRE_COMMITTED;
 	rf_put_bytes(rf_peer_begin(&s->peer, RF_MSG_COMMIT), s->engine->id, sizeof(s->engine->id));
-	if (rf_peer_send(&s->peer, RF_LANE_CONTROL, e) || wait_running(s, e))
+	if (rf_peer_send(&s->peer, RF_LANE_CONTROL, e))
+		rf_peer_last_words(&s->peer, e); /* if it gave up, it may have said DISCARDED */
+	else if (wait_running(s, e))
+		return -1;
+	if (!s->heard_discarded && !s->heard_running)
 		return -1;
 	if (s->heard_discarded && s->heard_running)
 		return rf_fail(e, RF_E_UNKNOWN, "it says that it runs and that it was discarded");

@@ -389,6 +389,32 @@ static void test_cancel_everywhere(void **state)
 		}
 }
 
+static void (*hear_well)(struct impostor *i, unsigned lane, const struct rf_message *m);
+
+static void give_up_at_round_end(struct impostor *i, unsigned lane, const struct rf_message *m)
+{
+	if (m->type != RF_MSG_ROUND_END)
+		return hear_well(i, lane, m);
+	rf_put_u8(impostor_begin(i, RF_MSG_ABORT), RF_E_FAILED);
+	rf_put_text(&i->out, "the disk is full");
+	impostor_say(i, RF_LANE_CONTROL);
+	stage_lose(&i->stage, "the stage fell down");
+}
+
+/* The next send fails, and what the destination said before is still to be heard. */
+static void test_last_words(void **state)
+{
+	struct impostor i;
+	struct run r;
+
+	begin(&i, &r, 1);
+	hear_well = i.hear;
+	i.hear = give_up_at_round_end;
+	run(&i, &r);
+	assert_int_equal(r.error.code, RF_E_FAILED);
+	assert_string_equal(r.error.text, "the other side gave up: the disk is full");
+}
+
 /* A limit that nothing can meet, an idle guest and a fast link: rounds of nothing, but not as many as fit. */
 static void test_waits_without_spinning(void **state)
 {
@@ -428,6 +454,7 @@ int main(void)
 	    cmocka_unit_test(test_every_message_at_every_time),
 	    cmocka_unit_test(test_silence_everywhere),
 	    cmocka_unit_test(test_cancel_everywhere),
+	    cmocka_unit_test(test_last_words),
 	    cmocka_unit_test(test_waits_without_spinning),
 	    cmocka_unit_test(test_random_mischief),
 	};
