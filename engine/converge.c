@@ -13,7 +13,8 @@ void rf_converge_init(struct rf_converge *c)
 uint64_t rf_predict_downtime_ns(const struct rf_costs *costs, uint64_t left_bytes)
 {
 	double bytes_ns = costs->bytes_per_second ? (double)left_bytes * 1e9 / (double)costs->bytes_per_second : 0;
-	return (uint64_t)(costs->pause_ns + costs->state_ns + costs->scan_ns + costs->hand_off_ns) + (uint64_t)bytes_ns;
+	int64_t fixed_ns = costs->pause_ns + costs->state_ns + costs->scan_ns + costs->hand_off_ns;
+	return (uint64_t)fixed_ns + (bytes_ns < (double)INT64_MAX ? (uint64_t)bytes_ns : INT64_MAX);
 }
 
 enum rf_verdict rf_converge_decide(struct rf_converge *c, enum rf_switchover mode, uint64_t left_bytes,
