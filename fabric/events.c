@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
+/* A list under a lock, and an eventfd that is rung only when somebody sleeps on it. */
 #include "fabric/events.h"
 
 #include <assert.h>
@@ -189,6 +190,7 @@ static struct rf_event_node *retire_delivered(struct rf_events *q)
 	return old;
 }
 
+/* Waking comes first: whoever called wants to be heard before a long queue. */
 static int deliver(struct rf_events *q, struct rf_event *events, int max)
 {
 	int n = 0;
@@ -240,6 +242,7 @@ int rf_events_poll(struct rf_events *q, struct rf_event *events, int max, int64_
 	pthread_mutex_lock(&q->lock);
 	struct rf_event_node *old = retire_delivered(q);
 
+	/* `sleeping` is set under the lock that posters take, so a post between the look and the sleep rings. */
 	while ((n = deliver(q, events, max)) == 0 && again) {
 		q->sleeping = true;
 		pthread_mutex_unlock(&q->lock);
@@ -252,6 +255,7 @@ int rf_events_poll(struct rf_events *q, struct rf_event *events, int max, int64_
 	return n;
 }
 
+/* For signal handlers: no lock, and errno as it was. */
 void rf_events_wake(struct rf_events *q)
 {
 	int saved = errno;

@@ -127,6 +127,7 @@ bool rf_regions_remove(struct rf_regions *r, struct rf_key key, struct rf_event_
 	return region != NULL;
 }
 
+/* Written so that no sum of two of the peer's numbers is ever made. */
 static bool allowed(const struct rf_region *region, const struct rf_target *t)
 {
 	return region && t->length && t->address >= region->start &&
@@ -142,6 +143,7 @@ static void let_go(struct rf_regions *r, struct rf_region *const *held, unsigned
 	}
 }
 
+/* One lock for a batch of up to a thousand targets, which seldom lie in more than a few regions. */
 bool rf_regions_hold(struct rf_regions *r, const struct rf_target *targets, unsigned count, struct rf_region **held,
 		     unsigned *held_count, unsigned *bad)
 {

@@ -88,6 +88,7 @@ free_fabric:
 	return -1;
 }
 
+/* Everything but the threads. The ring has room for a full queue of writes and of messages, so posting checks counts only. */
 static int lane_init(struct rf_tcp *t, struct rf_tcp_lane *lane, unsigned number, int fd)
 {
 	uint64_t room = 1;
@@ -104,6 +105,7 @@ static int lane_init(struct rf_tcp *t, struct rf_tcp_lane *lane, unsigned number
 	return 0;
 }
 
+/* Sockets were non-blocking while they were made; the lane's own threads may wait in them. 0 or an errno value. */
 static int lane_start(struct rf_tcp_lane *lane)
 {
 	char name[16];
@@ -210,7 +212,7 @@ static bool all_drained(const struct rf_tcp *t)
 	return true;
 }
 
-/* Has the peer's kernel taken every byte? */
+/* Has the peer's kernel taken every byte? Until then, closing a socket with unread data in it would destroy them. */
 static bool all_acknowledged(const struct rf_tcp *t)
 {
 	for (unsigned i = 0; i < t->lane_count; i++) {
@@ -244,6 +246,8 @@ static void flush(struct rf_tcp *t)
 		poll(NULL, 0, 1);
 }
 
+/* The order: nobody new comes in, what was sent goes out, the lanes' threads end, then the workers, and last the queue
+ * that all of them post to. */
 static void tcp_close(struct rf_fabric *f)
 {
 	struct rf_tcp *t = rf_tcp_of(f);

@@ -106,12 +106,12 @@ bool rf_tcp_magic_fits(const struct rf_tcp_preamble *p, size_t received);
 void rf_tcp_quote(const void *bytes, size_t length, char *text, size_t room); /* as C would write it */
 
 /* tcp_send.c */
-void *rf_tcp_sender(void *lane);
+void *rf_tcp_sender(void *arg); /* a lane */
 int rf_tcp_post_writes(struct rf_tcp_lane *lane, const struct rf_write *w, int n);
 int rf_tcp_post_message(struct rf_tcp_lane *lane, const void *message, size_t length);
 
 /* tcp_recv.c */
-void *rf_tcp_receiver(void *lane);
+void *rf_tcp_receiver(void *arg); /* a lane */
 
 /* tcp_connect.c, tcp_listen.c, tcp_accept.c */
 int rf_tcp_connect(struct rf_fabric *f, const struct rf_uri *uri, struct rf_error *e);

@@ -32,7 +32,7 @@ static int too_late(const struct connecting *c, const char *what, struct rf_erro
 	return rf_fail(e, RF_E_REFUSED, "%s %s within %s", c->t->peer, what, limit);
 }
 
-/* A connected socket, or -1. */
+/* A connected socket, or -1. Non-blocking until the lanes start, so that wake() and the time limit count everywhere. */
 static int connect_one(const struct connecting *c, const struct addrinfo *a, int64_t deadline_ns, struct rf_error *e)
 {
 	struct rf_tcp *t = c->t;
@@ -73,7 +73,7 @@ static int send_hello(const struct connecting *c, int fd, unsigned lane, struct 
 	struct rf_tcp_preamble hello = c->hello;
 
 	hello.lane = (uint16_t)lane;
-	/* A fresh socket has room for 64 bytes. */
+	/* A fresh socket has room for 64 bytes, so there is nothing to wait for. */
 	ssize_t sent = send(fd, &hello, sizeof(hello), MSG_NOSIGNAL);
 
 	if (sent == sizeof(hello))
@@ -122,6 +122,7 @@ static int read_answer(const struct connecting *c, int fd, struct rf_tcp_preambl
 	return 0;
 }
 
+/* The version first: whatever else another version says may mean something else. */
 static int judge_answer(const struct connecting *c, const struct rf_tcp_preamble *answer, struct rf_error *e)
 {
 	const char *peer = c->t->peer;
@@ -147,7 +148,7 @@ static int judge_answer(const struct connecting *c, const struct rf_tcp_preamble
 
 static int open_lane(struct connecting *c, const struct addrinfo *a, int64_t deadline_ns, struct rf_error *e)
 {
-	struct rf_tcp_preamble answer;
+	struct rf_tcp_preamble answer = {0};
 	int fd = connect_one(c, a, deadline_ns, e);
 
 	c->reached = fd >= 0;
@@ -193,6 +194,7 @@ static int open_lanes(struct connecting *c, const struct addrinfo *all, struct r
 
 	if (!a)
 		return -1;
+	/* One after the other: the peer sorts by token and lane, and a round trip for each is little beside a migration. */
 	while (c->count < 1u + c->hello.lanes)
 		if (open_lane(c, a, c->deadline_ns, e) < 0)
 			return -1;

@@ -47,6 +47,8 @@ static int listen_one(const struct addrinfo *a, uint16_t port)
 	assert(a->ai_addrlen <= sizeof(address));
 	memcpy(&address, a->ai_addr, a->ai_addrlen);
 	set_port(&address, port);
+	/* A port that a migration used a minute ago is free. IPv6 sockets take IPv6 only: the IPv4 addresses have their own,
+	 * and peers show up under the address that they have. */
 	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
 	    (a->ai_family != AF_INET6 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) == 0) &&
 	    bind(fd, (struct sockaddr *)&address, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
@@ -70,7 +72,7 @@ static void close_all(struct rf_tcp_listener *l)
 		close(l->fds[--l->count]);
 }
 
-/* 0, or an errno value. */
+/* At every address, or at none: half a listener would be found by some sources and not by others. 0, or an errno value. */
 static int listen_all(struct rf_tcp_listener *l, const struct addrinfo *all, uint16_t port)
 {
 	int err = 0;
@@ -97,7 +99,7 @@ static int listen_all(struct rf_tcp_listener *l, const struct addrinfo *all, uin
 int rf_tcp_listen(struct rf_fabric *f, const struct rf_uri *uri, struct rf_error *e)
 {
 	struct rf_tcp *t = rf_tcp_of(f);
-	struct addrinfo *all;
+	struct addrinfo *all = NULL;
 	char where[300];
 	int err = EADDRINUSE;
 

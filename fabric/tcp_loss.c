@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
+/* From the first sign of trouble to RF_EV_LOST: see tcp.h. */
 #include "fabric/tcp.h"
 
 #include "common/text.h"

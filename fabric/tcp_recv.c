@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+/* What a receiver works with; too large for its stack. */
 struct intake {
 	struct rf_tcp_lane *lane;
 	struct rf_tcp *tcp;
@@ -100,6 +101,7 @@ static bool receive_writes(struct intake *in, const struct rf_tcp_frame *frame)
 	struct rf_regions *regions = in->tcp->regions;
 	unsigned held, bad;
 
+	/* Control stays quick only if no data can get in its way. */
 	if (in->lane->number == 0)
 		return broken(in, "writes on the control lane");
 	if (frame->count < 1 || frame->count > RF_TCP_MAX_VECTORS || frame->bytes > RF_TCP_MAX_FRAME_BYTES)
@@ -113,6 +115,7 @@ static bool receive_writes(struct intake *in, const struct rf_tcp_frame *frame)
 			    in->tcp->peer, in->targets[bad].length, in->targets[bad].address);
 		return false;
 	}
+	/* From here on it is as with a card: memory changes under whoever looks, until the message behind it is there. */
 	bool ok = fill(in, in->iov, frame->count, false);
 
 	rf_regions_let_go(regions, in->held, held);
@@ -125,6 +128,7 @@ static bool receive_message(struct intake *in, const struct rf_tcp_frame *frame)
 
 	if (frame->count || frame->bytes > in->tcp->fabric.limits.max_message_bytes)
 		return broken(in, "a message of impossible size");
+	/* Before the memory is asked for: a side that does not poll pushes back on its peer instead of growing. */
 	if (!rf_events_wait_inbox(events, &in->lane->inbox, frame->bytes))
 		return false;
 
@@ -146,7 +150,7 @@ static bool receive_message(struct intake *in, const struct rf_tcp_frame *frame)
 
 static bool receive_frame(struct intake *in)
 {
-	struct rf_tcp_frame frame;
+	struct rf_tcp_frame frame = {0};
 
 	if (!fill_one(in, &frame, sizeof(frame), true))
 		return false;

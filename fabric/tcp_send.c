@@ -45,6 +45,7 @@ static uint64_t wait_for_posts(struct rf_tcp_lane *lane)
 	return end;
 }
 
+/* A message is a frame of its own: it is rare, and the batch before it has just filled the socket. */
 static void take_message(struct batch *b, const struct rf_tcp_post *post)
 {
 	b->is_message = true;
@@ -65,6 +66,7 @@ static bool continues(const struct batch *b, unsigned count, const struct rf_tcp
 	       (const char *)piece->iov_base + piece->iov_len == (const char *)post->local;
 }
 
+/* Without the lock: posts up to `end` are the sender's. Runs that the engine gave page by page become one piece. */
 static void take_writes(struct batch *b, struct rf_tcp_lane *lane, uint64_t end)
 {
 	unsigned count = 0;
@@ -94,6 +96,7 @@ static void take_writes(struct batch *b, struct rf_tcp_lane *lane, uint64_t end)
 	b->pieces = 1 + count;
 }
 
+/* MSG_NOSIGNAL: a library must not raise SIGPIPE. */
 static int send_all(int fd, struct iovec *iov, unsigned pieces)
 {
 	while (pieces) {
@@ -196,6 +199,7 @@ int rf_tcp_post_writes(struct rf_tcp_lane *lane, const struct rf_write *w, int n
 
 	if (atomic_load(&lane->tcp->losing))
 		return -1;
+	/* One lock for the whole batch; the sender holds it for a few instructions at a time. */
 	pthread_mutex_lock(&lane->lock);
 	for (; taken < n && lane->writes < lane->tcp->fabric.limits.queue_depth; taken++, lane->writes++) {
 		assert(w[taken].length && w[taken].length <= RF_TCP_MAX_WRITE_BYTES);
