@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /* The lifecycle of real QEMUs, driven by hand in the order that the engine uses, without an engine: rounds of tracked copies,
  * pause, state, the last copy, load, resume. And from every point the way back. */
-#include "machine.h"
+#include "mover.h"
 
-#include "memory/guest.h"
-#include "memory/tracker.h"
 #include "qemu/clock.h"
 
 #include <pthread.h>
@@ -20,184 +18,13 @@
 
 #include <cmocka.h>
 
-enum { SKIP = 77, ROUNDS = 3 };
+enum { SKIP = 77 };
 
 static const char *bootsector;
-
-struct bytes {
-	char *data;
-	size_t length;
-};
-
-static int keep(void *arg, const void *data, size_t length)
-{
-	struct bytes *b = arg;
-	b->data = realloc(b->data, b->length + length);
-	if (!b->data)
-		return -1;
-	memcpy(b->data + b->length, data, length);
-	b->length += length;
-	return 0;
-}
 
 static int refuse(void *arg, const void *data, size_t length)
 {
 	return -1;
-}
-
-static void ok(int r, const struct rf_error *e)
-{
-	if (r != 0)
-		fail_msg("%s", e->text);
-}
-
-static struct rf_guest *open_guest(const struct machine *m)
-{
-	char why[500] = "";
-	struct rf_guest *g = NULL;
-	if (rf_guest_open_qemu(&g, m->qmp, 0, why, sizeof(why)) != RF_OK)
-		fail_msg("%s", why);
-	return g;
-}
-
-static struct rf_guest *open_checked(const struct machine *m, enum rf_role role)
-{
-	struct rf_error e = {0};
-	struct rf_guest *g = open_guest(m);
-	ok(g->ops->check(g->ctx, role, &e), &e);
-	return g;
-}
-
-static double ms_since(int64_t *then)
-{
-	int64_t now = rf_clock_ns();
-	double ms = (now - *then) / 1e6;
-	*then = now;
-	return ms;
-}
-
-/* ---- A small engine --------------------------------------------------------------------------------------------------- */
-
-static void copy_run(const struct rf_block *from, struct rf_block *to, struct rf_run run)
-{
-	from->ops->copy(from, run, rf_block_at(to, run.first));
-}
-
-static struct rf_run slice_of(const struct rf_block *b, uint64_t first)
-{
-	uint64_t left = b->npages - first;
-	return (struct rf_run){first, left < RF_SLICE_PAGES ? left : RF_SLICE_PAGES};
-}
-
-/* Copy what was written, or with `t` NULL what holds data. */
-static void copy_block(struct rf_tracker *t, struct rf_guest *s, struct rf_guest *d, unsigned i)
-{
-	struct rf_error e = {0};
-	struct rf_block *from = s->blocks[i], *to = d->blocks[i];
-	struct rf_pages set;
-	ok(rf_pages_init(&set, from->npages, &e), &e);
-	for (uint64_t p = 0; p < from->npages; p += RF_SLICE_PAGES) {
-		struct rf_run slice = slice_of(from, p), run;
-		if (t)
-			ok(t->ops->collect(t, i, slice, &set, &e), &e);
-		else
-			ok(from->ops->extents(from, slice, &set, &e), &e);
-		for (uint64_t at = p; rf_pages_next(&set, at, p + slice.count, &run); at = run.first + run.count)
-			copy_run(from, to, run);
-	}
-	rf_pages_free(&set);
-}
-
-static void copy_all(struct rf_tracker *t, struct rf_guest *s, struct rf_guest *d)
-{
-	for (unsigned i = 0; i < s->nblocks; i++)
-		copy_block(t, s, d, i);
-}
-
-static void each_slice(struct rf_tracker *t, struct rf_guest *g, bool arm)
-{
-	struct rf_error e = {0};
-	for (unsigned i = 0; i < g->nblocks; i++)
-		for (uint64_t p = 0; p < g->blocks[i]->npages; p += RF_SLICE_PAGES) {
-			if (arm)
-				ok(t->ops->arm(t, i, slice_of(g->blocks[i], p), &e), &e);
-			else
-				t->ops->drop(t, i, slice_of(g->blocks[i], p));
-		}
-}
-
-/* NULL: this kernel cannot track; then the guest is copied once it stands still. */
-static struct rf_tracker *track(struct rf_guest *g)
-{
-	struct rf_error e = {0};
-	struct rf_tracker *t = NULL;
-	if (rf_track_wp.probe(g, &e) != 0) {
-		print_message("no tracking: %s\n", e.text);
-		return NULL;
-	}
-	int64_t then = rf_clock_ns();
-	ok(rf_track_wp.open(g, &t, &e), &e);
-	print_message("tracking opened in %.2f ms\n", ms_since(&then));
-	each_slice(t, g, true);
-	return t;
-}
-
-static void expect_same_memory(struct rf_guest *s, struct rf_guest *d)
-{
-	struct rf_error e = {0};
-	assert_int_equal(s->nblocks, d->nblocks);
-	for (unsigned i = 0; i < s->nblocks; i++) {
-		struct rf_digest a, b;
-		struct rf_run all = {0, s->blocks[i]->npages};
-		assert_string_equal(s->blocks[i]->name, d->blocks[i]->name);
-		ok(s->blocks[i]->ops->digest(s->blocks[i], all, &a, &e), &e);
-		ok(d->blocks[i]->ops->digest(d->blocks[i], all, &b, &e), &e);
-		assert_true(a.low == b.low && a.high == b.high);
-	}
-}
-
-static void expect_same_facts(struct rf_guest *s, struct rf_guest *d)
-{
-	char ours[1000], theirs[1000];
-	struct rf_error e = {0};
-	ok(s->ops->facts(s->ctx, ours, sizeof(ours), &e), &e);
-	ok(d->ops->facts(d->ctx, theirs, sizeof(theirs), &e), &e);
-	assert_string_equal(ours, theirs);
-	assert_non_null(strstr(ours, "machine=pc-i440fx-"));
-}
-
-/* Everything up to a loaded destination. */
-static void move(struct rf_guest *s, struct rf_guest *d, bool *was_running)
-{
-	struct rf_error e = {0};
-	struct bytes state = {0};
-	expect_same_facts(s, d);
-	ok(s->ops->prepare(s->ctx, RF_ROLE_SOURCE, &e), &e);
-	ok(d->ops->prepare(d->ctx, RF_ROLE_DESTINATION, &e), &e);
-	struct rf_tracker *t = track(s);
-	if (t)
-		copy_all(NULL, s, d);
-	for (int i = 0; t && i < ROUNDS; i++)
-		copy_all(t, s, d);
-
-	int64_t then = rf_clock_ns();
-	struct rf_state_sink sink = {keep, &state};
-	ok(s->ops->pause(s->ctx, was_running, &e), &e);
-	double pause = ms_since(&then);
-	ok(s->ops->save(s->ctx, &sink, &e), &e);
-	double save = ms_since(&then);
-	copy_all(t, s, d);
-	double last = ms_since(&then);
-	expect_same_memory(s, d);
-	then = rf_clock_ns();
-	ok(d->ops->load(d->ctx, state.data, state.length, &e), &e);
-	print_message("pause %.1f ms, save %.1f ms (%zu bytes), last copy %.1f ms, load %.1f ms\n", pause, save,
-		      state.length, last, ms_since(&then));
-	if (t) {
-		each_slice(t, s, false);
-		t->ops->close(t);
-	}
-	free(state.data);
 }
 
 /* ---- What QEMU's settings are, to see them put back --------------------------------------------------------------------- */
@@ -225,16 +52,16 @@ static void move_and_run(unsigned kinds)
 	machine_start(&a, bootsector, kinds, NULL);
 	machine_start(&b, bootsector, kinds | (kinds & MACHINE_HAS_NO_S ? 0 : MACHINE_INCOMING), NULL);
 	json_t *before = settings_of(&b);
-	struct rf_guest *s = open_checked(&a, RF_ROLE_SOURCE), *d = open_checked(&b, RF_ROLE_DESTINATION);
+	struct rf_guest *s = mover_open(&a, RF_ROLE_SOURCE), *d = mover_open(&b, RF_ROLE_DESTINATION);
 	assert_true(machine_runs(&a));
-	move(s, d, &was_running);
+	mover_move(s, d, &was_running);
 	assert_true(was_running);
 	machine_expect_status(&a, "postmigrate");
 	machine_expect_status(&b, "paused");
 	int64_t then = rf_clock_ns();
-	ok(d->ops->resume(d->ctx, true, &e), &e);
+	must(d->ops->resume(d->ctx, true, &e), &e);
 	print_message("resume %.1f ms\n", ms_since(&then));
-	ok(s->ops->finish(s->ctx, &e), &e);
+	must(s->ops->finish(s->ctx, &e), &e);
 	machine_expect_status(&b, "running");
 	assert_true(machine_runs(&b));
 	machine_expect_status(&a, "postmigrate");
@@ -270,7 +97,7 @@ static void a_guest_of_another_user_moves(void **state)
 {
 	if (system("test $(id -u) = 0 && test \"$ACCEL\" != kvm && "
 		   "setpriv --reuid=nobody --regid=nogroup --clear-groups sh -c \"command -v "
-		   "${QEMU:-qemu-system-x86_64}\"") != 0)
+		   "${QEMU:-qemu-system-x86_64}\" >/dev/null") != 0)
 		skip();
 	move_and_run(MACHINE_NOBODY);
 }
@@ -286,8 +113,8 @@ static void a_destination_without_S_does_not_run_early(void **state)
 	bool was_running;
 	machine_start(&a, bootsector, MACHINE_PLAIN, NULL);
 	machine_start(&b, bootsector, MACHINE_HAS_NO_S, NULL);
-	struct rf_guest *s = open_checked(&a, RF_ROLE_SOURCE), *d = open_checked(&b, RF_ROLE_DESTINATION);
-	move(s, d, &was_running);
+	struct rf_guest *s = mover_open(&a, RF_ROLE_SOURCE), *d = mover_open(&b, RF_ROLE_DESTINATION);
+	mover_move(s, d, &was_running);
 	machine_expect_status(&b, "paused");
 	rf_guest_destroy(s);
 	rf_guest_destroy(d);
@@ -304,11 +131,11 @@ static void a_paused_guest_stays_paused(void **state)
 	machine_start(&b, bootsector, MACHINE_INCOMING, NULL);
 	assert_true(machine_runs(&a));
 	json_decref(machine_ask(&a, "stop"));
-	struct rf_guest *s = open_checked(&a, RF_ROLE_SOURCE), *d = open_checked(&b, RF_ROLE_DESTINATION);
-	move(s, d, &was_running);
+	struct rf_guest *s = mover_open(&a, RF_ROLE_SOURCE), *d = mover_open(&b, RF_ROLE_DESTINATION);
+	mover_move(s, d, &was_running);
 	assert_false(was_running);
-	ok(d->ops->resume(d->ctx, was_running, &e), &e);
-	ok(s->ops->finish(s->ctx, &e), &e);
+	must(d->ops->resume(d->ctx, was_running, &e), &e);
+	must(s->ops->finish(s->ctx, &e), &e);
 	machine_expect_status(&b, "paused");
 	json_decref(machine_ask(&b, "cont"));
 	assert_true(machine_runs(&b));
@@ -325,15 +152,15 @@ static void go_and_undo(struct rf_guest *s, enum point point)
 {
 	struct rf_error e = {0};
 	struct bytes state = {0};
-	struct rf_state_sink sink = {point == SAVING ? refuse : keep, &state};
+	struct rf_state_sink sink = {point == SAVING ? refuse : mover_keep, &state};
 	bool was_running;
-	ok(s->ops->prepare(s->ctx, RF_ROLE_SOURCE, &e), &e);
+	must(s->ops->prepare(s->ctx, RF_ROLE_SOURCE, &e), &e);
 	if (point >= PAUSED)
-		ok(s->ops->pause(s->ctx, &was_running, &e), &e);
+		must(s->ops->pause(s->ctx, &was_running, &e), &e);
 	if (point >= SAVING)
 		assert_int_equal(s->ops->save(s->ctx, &sink, &e), point == SAVING ? -1 : 0);
 	int64_t then = rf_clock_ns();
-	ok(s->ops->undo(s->ctx, &e), &e);
+	must(s->ops->undo(s->ctx, &e), &e);
 	print_message("undo from point %d: %.1f ms\n", point, ms_since(&then));
 	free(state.data);
 }
@@ -344,15 +171,15 @@ static void the_source_runs_again_from_every_point(void **state)
 	struct rf_error e = {0};
 	machine_start(&a, bootsector, MACHINE_VGA, NULL);
 	json_t *before = settings_of(&a);
-	struct rf_guest *s = open_checked(&a, RF_ROLE_SOURCE);
-	ok(s->ops->undo(s->ctx, &e), &e); /* nothing to undo */
+	struct rf_guest *s = mover_open(&a, RF_ROLE_SOURCE);
+	must(s->ops->undo(s->ctx, &e), &e); /* nothing to undo */
 	for (int twice = 0; twice < 2; twice++)
 		for (enum point p = PREPARED; p <= SAVED; p++) {
 			go_and_undo(s, p);
 			machine_expect_status(&a, "running");
 			assert_true(machine_runs(&a));
 			expect_settings(&a, before);
-			ok(s->ops->check(s->ctx, RF_ROLE_SOURCE, &e), &e);
+			must(s->ops->check(s->ctx, RF_ROLE_SOURCE, &e), &e);
 		}
 	rf_guest_destroy(s);
 	json_decref(before);
@@ -364,17 +191,18 @@ static void settings_of_the_operator_come_back(void **state)
 	struct machine a;
 	struct rf_error e = {0};
 	machine_start(&a, bootsector, MACHINE_PLAIN, NULL);
-	ok(rf_qmp_call(a.monitor, "migrate-set-capabilities",
-		       json_pack("{s:[{s:s,s:b},{s:s,s:b}]}", "capabilities", "capability", "multifd", "state", 1,
-				 "capability", "auto-converge", "state", 1),
-		       NULL, &e),
-	   &e);
-	ok(rf_qmp_call(a.monitor, "migrate-set-parameters",
-		       json_pack("{s:i,s:i,s:s}", "max-bandwidth", 12345678, "downtime-limit", 77, "tls-creds", "none"),
-		       NULL, &e),
-	   &e);
+	must(rf_qmp_call(a.monitor, "migrate-set-capabilities",
+			 json_pack("{s:[{s:s,s:b},{s:s,s:b}]}", "capabilities", "capability", "multifd", "state", 1,
+				   "capability", "auto-converge", "state", 1),
+			 NULL, &e),
+	     &e);
+	must(rf_qmp_call(
+		 a.monitor, "migrate-set-parameters",
+		 json_pack("{s:i,s:i,s:s}", "max-bandwidth", 12345678, "downtime-limit", 77, "tls-creds", "none"), NULL,
+		 &e),
+	     &e);
 	json_t *before = settings_of(&a);
-	struct rf_guest *s = open_checked(&a, RF_ROLE_SOURCE);
+	struct rf_guest *s = mover_open(&a, RF_ROLE_SOURCE);
 	go_and_undo(s, SAVED);
 	expect_settings(&a, before);
 	assert_true(machine_runs(&a));
@@ -389,7 +217,7 @@ static void a_paused_source_is_not_run_by_undo(void **state)
 	machine_start(&a, bootsector, MACHINE_PLAIN, NULL);
 	assert_true(machine_runs(&a));
 	json_decref(machine_ask(&a, "stop"));
-	struct rf_guest *s = open_checked(&a, RF_ROLE_SOURCE);
+	struct rf_guest *s = mover_open(&a, RF_ROLE_SOURCE);
 	go_and_undo(s, PREPARED);
 	machine_expect_status(&a, "paused");
 	go_and_undo(s, PAUSED);
@@ -407,12 +235,12 @@ static void a_discarded_destination_has_ended(void **state)
 	struct machine b;
 	struct rf_error e = {0};
 	machine_start(&b, bootsector, MACHINE_INCOMING, NULL);
-	struct rf_guest *d = open_checked(&b, RF_ROLE_DESTINATION);
-	ok(d->ops->discard(d->ctx, &e), &e); /* nothing was touched: it may wait for another */
+	struct rf_guest *d = mover_open(&b, RF_ROLE_DESTINATION);
+	must(d->ops->discard(d->ctx, &e), &e); /* nothing was touched: it may wait for another */
 	machine_expect_status(&b, "inmigrate");
-	ok(d->ops->prepare(d->ctx, RF_ROLE_DESTINATION, &e), &e);
+	must(d->ops->prepare(d->ctx, RF_ROLE_DESTINATION, &e), &e);
 	int64_t then = rf_clock_ns();
-	ok(d->ops->discard(d->ctx, &e), &e);
+	must(d->ops->discard(d->ctx, &e), &e);
 	print_message("discard %.1f ms\n", ms_since(&then));
 	assert_true(machine_has_ended(&b));
 	rf_guest_destroy(d);
@@ -424,10 +252,10 @@ static void a_discard_ends_a_qemu_that_does_not_answer(void **state)
 	struct machine b;
 	struct rf_error e = {0};
 	machine_start(&b, bootsector, MACHINE_INCOMING, NULL);
-	struct rf_guest *d = open_checked(&b, RF_ROLE_DESTINATION);
-	ok(d->ops->prepare(d->ctx, RF_ROLE_DESTINATION, &e), &e);
+	struct rf_guest *d = mover_open(&b, RF_ROLE_DESTINATION);
+	must(d->ops->prepare(d->ctx, RF_ROLE_DESTINATION, &e), &e);
 	kill(b.pid, SIGSTOP);
-	ok(d->ops->discard(d->ctx, &e), &e);
+	must(d->ops->discard(d->ctx, &e), &e);
 	assert_true(machine_has_ended(&b));
 	rf_guest_destroy(d);
 	machine_end(&b);
@@ -444,16 +272,16 @@ static void load_and_stop(struct death *x)
 	bool was_running;
 	machine_start(&x->a, bootsector, MACHINE_PLAIN, NULL);
 	machine_start(&x->b, bootsector, MACHINE_INCOMING, NULL);
-	x->s = open_checked(&x->a, RF_ROLE_SOURCE);
-	x->d = open_checked(&x->b, RF_ROLE_DESTINATION);
-	move(x->s, x->d, &was_running);
+	x->s = mover_open(&x->a, RF_ROLE_SOURCE);
+	x->d = mover_open(&x->b, RF_ROLE_DESTINATION);
+	mover_move(x->s, x->d, &was_running);
 	kill(x->b.pid, SIGSTOP);
 }
 
 static void undo_and_end(struct death *x)
 {
 	struct rf_error e = {0};
-	ok(x->s->ops->undo(x->s->ctx, &e), &e);
+	must(x->s->ops->undo(x->s->ctx, &e), &e);
 	assert_true(machine_runs(&x->a));
 	rf_guest_destroy(x->s);
 	rf_guest_destroy(x->d);
@@ -470,7 +298,7 @@ static void a_destination_that_died_has_not_run(void **state)
 	while (!machine_has_ended(&x.b))
 		rf_sleep_us(1000);
 	assert_int_equal(x.d->ops->resume(x.d->ctx, true, &e), -1);
-	ok(x.d->ops->discard(x.d->ctx, &e), &e);
+	must(x.d->ops->discard(x.d->ctx, &e), &e);
 	undo_and_end(&x);
 }
 
@@ -501,12 +329,12 @@ static void a_bad_state_is_a_sentence(void **state)
 	struct rf_error e = {0};
 	static char nonsense[100000];
 	machine_start(&b, bootsector, MACHINE_INCOMING, NULL);
-	struct rf_guest *d = open_checked(&b, RF_ROLE_DESTINATION);
-	ok(d->ops->prepare(d->ctx, RF_ROLE_DESTINATION, &e), &e);
+	struct rf_guest *d = mover_open(&b, RF_ROLE_DESTINATION);
+	must(d->ops->prepare(d->ctx, RF_ROLE_DESTINATION, &e), &e);
 	assert_int_equal(d->ops->load(d->ctx, nonsense, sizeof(nonsense), &e), -1);
 	print_message("%s\n", e.text);
 	assert_non_null(strstr(e.text, "could not load the device state"));
-	ok(d->ops->discard(d->ctx, &e), &e);
+	must(d->ops->discard(d->ctx, &e), &e);
 	rf_guest_destroy(d);
 	machine_end(&b);
 }
@@ -517,8 +345,8 @@ static void a_source_that_dies_is_a_sentence(void **state)
 	struct rf_error e = {0};
 	bool was_running;
 	machine_start(&a, bootsector, MACHINE_PLAIN, NULL);
-	struct rf_guest *s = open_checked(&a, RF_ROLE_SOURCE);
-	ok(s->ops->prepare(s->ctx, RF_ROLE_SOURCE, &e), &e);
+	struct rf_guest *s = mover_open(&a, RF_ROLE_SOURCE);
+	must(s->ops->prepare(s->ctx, RF_ROLE_SOURCE, &e), &e);
 	kill(a.pid, SIGKILL);
 	assert_int_equal(s->ops->pause(s->ctx, &was_running, &e), -1);
 	assert_non_null(strstr(e.text, "monitor"));
