@@ -22,6 +22,19 @@ static void touch(unsigned char *start, uint64_t length, uint64_t page)
 		__atomic_fetch_add(start + offset, 0, __ATOMIC_RELAXED);
 }
 
+/* EINVAL means an old kernel, or a mapping that may not be written to: one page of our own tells which. */
+static bool kernel_knows_advice(uint64_t page)
+{
+	void *own = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (own == MAP_FAILED)
+		return true;
+	bool known = madvise(own, page, MADV_POPULATE_WRITE) == 0 || errno != EINVAL;
+
+	munmap(own, page);
+	return known;
+}
+
 int rf_populate(void *address, uint64_t length, const atomic_bool *stop)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -34,8 +47,12 @@ int rf_populate(void *address, uint64_t length, const atomic_bool *stop)
 		if (advice_known && madvise(start, piece, MADV_POPULATE_WRITE) < 0) {
 			if (errno == EINTR || errno == EAGAIN)
 				continue;
-			if (errno != EINVAL)
-				return errno;
+			int err = errno;
+
+			if (err != EINVAL)
+				return err;
+			if (kernel_knows_advice(page))
+				return EACCES;
 			advice_known = false;
 		}
 		if (!advice_known)

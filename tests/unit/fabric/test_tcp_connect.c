@@ -297,6 +297,13 @@ static void test_wake(void **state)
 	assert_int_equal(e.code, RF_E_CANCELLED);
 	close(raw_take(both.listener));
 
+	/* Looking up a name ends early too. */
+	struct rf_uri name = {.scheme = "tcp", .host = "localhost", .port = uri.port};
+
+	both.f->ops->wake(both.f);
+	assert_int_equal(both.f->ops->connect(both.f, &name, &e), -1);
+	assert_int_equal(e.code, RF_E_CANCELLED);
+
 	assert_int_equal(pthread_create(&thread, NULL, wake_when_there, &both), 0);
 	assert_int_equal(both.f->ops->connect(both.f, &uri, &e), -1);
 	assert_int_equal(e.code, RF_E_CANCELLED);
