@@ -173,7 +173,7 @@ static void source_event(struct side *s, const struct rf_event *e)
 {
 	struct message m;
 
-	if (e->kind == RF_EV_LOST)
+	if (e->kind == RF_EV_LOST && !s->done) /* behind DONE it is the peer's end */
 		stop("source", e->text);
 	if (e->kind != RF_EV_MESSAGE || e->length != sizeof(m))
 		return;
