@@ -101,8 +101,12 @@ static void replay(struct impostor *i)
 {
 	if (!i->npast)
 		return;
-	struct rf_out o = i->past[stage_random(&i->stage, i->npast)];
-	utter(i, (unsigned)stage_random(&i->stage, 4) ? 0 : 1, &o);
+	unsigned n = (unsigned)stage_random(&i->stage, i->npast);
+	struct rf_out o;
+	o.type = i->past[n].type;
+	o.length = i->past[n].length;
+	memcpy(o.bytes, i->past[n].bytes, o.length);
+	utter(i, stage_random(&i->stage, 4) ? 0 : 1, &o);
 }
 
 static void make_noise(struct impostor *i)
@@ -156,7 +160,9 @@ static bool do_mischief(struct impostor *i, enum mischief kind, unsigned *lane, 
 		return true;
 	case MISCHIEF_LATE:
 		i->held.lane = *lane;
-		i->held.out = *o;
+		i->held.out.type = o->type;
+		i->held.out.length = o->length;
+		memcpy(i->held.out.bytes, o->bytes, o->length);
 		return false;
 	case MISCHIEF_REPLAY:
 		replay(i);
@@ -186,8 +192,11 @@ void impostor_say(struct impostor *i, unsigned lane)
 	unsigned number = i->said++;
 	bool say = !i->silent && (!i->edit || i->edit(i, number, &lane, o));
 
-	if (i->npast < IMPOSTOR_PAST)
-		i->past[i->npast++] = *o;
+	if (i->npast < IMPOSTOR_PAST && o->length <= IMPOSTOR_PAST_BYTES) {
+		i->past[i->npast].type = o->type;
+		i->past[i->npast].length = o->length;
+		memcpy(i->past[i->npast++].bytes, o->bytes, o->length);
+	}
 	for (unsigned t = 0; say && t < i->ntricks; t++)
 		if (i->tricks[t].at == number)
 			say = do_mischief(i, i->tricks[t].kind, &lane, o);

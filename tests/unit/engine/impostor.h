@@ -29,7 +29,7 @@ enum mischief {
 	MISCHIEFS,
 };
 
-enum { IMPOSTOR_TRICKS = 4, IMPOSTOR_PAST = 64 };
+enum { IMPOSTOR_TRICKS = 4, IMPOSTOR_PAST = 32, IMPOSTOR_PAST_BYTES = 256 };
 
 struct impostor {
 	struct stage stage;
@@ -66,7 +66,11 @@ struct impostor {
 		unsigned lane;
 		struct rf_out out;
 	} held; /* said late; .out.length 0: none */
-	struct rf_out past[IMPOSTOR_PAST];
+	struct {
+		enum rf_message_type type;
+		size_t length;
+		uint8_t bytes[IMPOSTOR_PAST_BYTES];
+	} past[IMPOSTOR_PAST]; /* what it said, if it was short */
 	unsigned npast;
 };
 
