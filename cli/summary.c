@@ -17,20 +17,18 @@ static uint64_t stat_of(const struct rf_cli_report *r, const char *name)
 
 static void put_totals(struct rf_cli_report *r)
 {
-	char total[RF_CLI_NUMBER], wire[RF_CLI_NUMBER], memory[RF_CLI_NUMBER], data[RF_CLI_NUMBER],
-	    setup[RF_CLI_NUMBER];
-	char line[400];
+	char one[RF_CLI_NUMBER], two[RF_CLI_NUMBER], three[RF_CLI_NUMBER], line[400];
 
-	snprintf(line, sizeof(line), "total     %s, of which setup %s", rf_cli_time(stat_of(r, "total_ns"), total),
-		 rf_cli_time(stat_of(r, "setup_ns"), setup));
+	snprintf(line, sizeof(line), "total     %s, of which setup %s; %zu rounds and the final pass",
+		 rf_cli_time(stat_of(r, "total_ns"), one), rf_cli_time(stat_of(r, "setup_ns"), two),
+		 rf_round_count(r->m) - 1);
 	rf_cli_output_put(r->output, STDOUT_FILENO, RF_CLI_LINE, line);
-	snprintf(line, sizeof(line), "memory    %s, of which data %s; %zu rounds",
-		 rf_cli_bytes(stat_of(r, "ram_total_bytes"), memory), rf_cli_bytes(stat_of(r, "ram_data_bytes"), data),
-		 rf_round_count(r->m));
+	snprintf(line, sizeof(line), "memory    %s, of which %s in use",
+		 rf_cli_bytes(stat_of(r, "ram_total_bytes"), one), rf_cli_bytes(stat_of(r, "ram_data_bytes"), two));
 	rf_cli_output_put(r->output, STDOUT_FILENO, RF_CLI_LINE, line);
-	snprintf(line, sizeof(line), "sent      %s in all, %s of it pages; %" PRIu64 " pages were zero",
-		 rf_cli_bytes(stat_of(r, "transferred_bytes"), wire), rf_cli_bytes(stat_of(r, "normal_bytes"), data),
-		 stat_of(r, "duplicate_pages"));
+	snprintf(line, sizeof(line), "sent      %s, of which %s pages; not sent: %s of zero pages",
+		 rf_cli_bytes(stat_of(r, "transferred_bytes"), one), rf_cli_bytes(stat_of(r, "normal_bytes"), two),
+		 rf_cli_bytes(stat_of(r, "duplicate_pages") * stat_of(r, "page_bytes"), three));
 	rf_cli_output_put(r->output, STDOUT_FILENO, RF_CLI_LINE, line);
 }
 

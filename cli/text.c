@@ -15,7 +15,7 @@ static void three_digits(double value, const char *unit, char buffer[RF_CLI_NUMB
 
 const char *rf_cli_bytes(uint64_t bytes, char buffer[RF_CLI_NUMBER])
 {
-	static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
 	double value = (double)bytes;
 	size_t unit = 0;
 
@@ -23,7 +23,7 @@ const char *rf_cli_bytes(uint64_t bytes, char buffer[RF_CLI_NUMBER])
 	for (; value >= 999.5 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++)
 		value /= 1024;
 	if (unit == 0)
-		snprintf(buffer, RF_CLI_NUMBER, "%" PRIu64 " bytes", bytes);
+		snprintf(buffer, RF_CLI_NUMBER, "%" PRIu64 " B", bytes);
 	else
 		three_digits(value, units[unit], buffer);
 	return buffer;

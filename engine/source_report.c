@@ -26,7 +26,7 @@ void rf_source_report(struct rf_source *s, bool round_ended)
 	    .round = r->number - (round_ended ? 1 : 0),
 	    .sent_bytes = stats->normal_bytes + r->now.bytes,
 	    .left_bytes = r->scan ? rf_round_left_bytes(r) : 0,
-	    .dirty_bytes = r->scan && s->scan.kind == RF_SCAN_COLLECT ? s->scan.dirty_pages << RF_PAGE_SHIFT : 0,
+	    .dirty_bytes = r->scan && s->scan.kind != RF_SCAN_EXTENTS ? s->scan.dirty_pages << RF_PAGE_SHIFT : 0,
 	    .bytes_per_second = round_ended ? r->last.bytes_per_second : rate_so_far(r, now),
 	    .dirty_bytes_per_second = stats->nrounds > 1 ? stats->rounds[stats->nrounds - 2].dirty_bytes_per_second : 0,
 	    .predicted_downtime_ns = stats->predicted_downtime_ns,

@@ -159,7 +159,7 @@ typedef struct rf_progress {
 	uint64_t round;                   /* 0 is the first */
 	uint64_t sent_bytes;              /* page data so far, of all rounds */
 	uint64_t left_bytes;              /* of this round */
-	uint64_t dirty_bytes;             /* written by the guest since the round began, as far as known */
+	uint64_t dirty_bytes;             /* found by this round's sync so far, zero pages included; 0 in round 0 */
 	uint64_t bytes_per_second;        /* over this round */
 	uint64_t dirty_bytes_per_second;  /* of the last full round */
 	uint64_t predicted_downtime_ns;   /* if it were stopped now; 0: not known yet */

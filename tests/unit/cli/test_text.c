@@ -21,8 +21,8 @@ static void numbers(void **state)
 {
 	char b[RF_CLI_NUMBER];
 
-	assert_string_equal(rf_cli_bytes(0, b), "0 bytes");
-	assert_string_equal(rf_cli_bytes(999, b), "999 bytes");
+	assert_string_equal(rf_cli_bytes(0, b), "0 B");
+	assert_string_equal(rf_cli_bytes(999, b), "999 B");
 	assert_string_equal(rf_cli_bytes(1000, b), "0.98 KiB");
 	assert_string_equal(rf_cli_bytes(UINT64_C(3) << 29, b), "1.50 GiB");
 	assert_string_equal(rf_cli_bytes(UINT64_MAX, b), "16.0 EiB");
