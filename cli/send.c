@@ -10,17 +10,14 @@ static void say(struct rf_cli_run *run, rf_result result)
 	size_t length = strlen(run->sentence);
 
 	if (result == RF_OK)
-		snprintf(run->sentence, sizeof(run->sentence),
-			 "the guest is at %s now; the QEMU here is stopped, will not run it again and may be quit",
-			 run->arguments.uri);
+		snprintf(run->sentence, sizeof(run->sentence), "the guest is at %s now", run->arguments.uri);
 	else if (result == RF_UNKNOWN)
-		snprintf(run->sentence + length, sizeof(run->sentence) - length,
-			 "; the guest is stopped here and may run at %s: look at the QEMU there (what did ramferry "
-			 "receive say, "
-			 "what does query-status say?) - if it runs there or still might, quit the QEMU here; only "
-			 "when that "
-			 "QEMU has ended for certain, let the guest go on here with the monitor's command cont",
-			 run->arguments.uri);
+		snprintf(
+		    run->sentence + length, sizeof(run->sentence) - length,
+		    "; the guest is stopped here and may run at %s: look at the QEMU there (what did ramferry receive "
+		    "say, what does query-status say?) - if it runs there or still might, quit the QEMU here; only "
+		    "when that QEMU has ended for certain, let the guest go on here with the monitor's command cont",
+		    run->arguments.uri);
 }
 
 int rf_cli_send(int argc, char **argv)

@@ -124,7 +124,7 @@ int rf_agree_take_hello(struct rf_peer *p, const char *facts, const struct rf_me
 		if (compare_facts(theirs, facts, e))
 			return -1;
 	}
-	rf_log(p->engine->log, RF_LOG_INFO, "connected with %s", *name ? name : "a peer without a name");
+	rf_log(p->engine->log, RF_LOG_INFO, "the other side is %s", *name ? name : "a host without a name");
 	return 0;
 }
 

@@ -238,8 +238,8 @@ static void unknown(struct rf_source *s, struct rf_error *e)
 	s->owner = rf_owner_after(s->owner, RF_STEP_FAILED);
 	rf_fail(e, rf_owner_rule(s->owner)->on_failure,
 		"the guest was handed over, but the destination's word that it runs did not come (%.200s): it stays "
-		"stopped "
-		"here; look whether it runs at the destination, and only if it does not and never will, resume it here",
+		"stopped here; look whether it runs at the destination, and only if it does not and never will, resume "
+		"it here",
 		why.text);
 }
 

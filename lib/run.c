@@ -91,7 +91,7 @@ static void name_us(char *name, size_t length)
 	if (gethostname(host, sizeof host))
 		host[0] = '\0';
 	host[sizeof host - 1] = '\0';
-	snprintf(name, length, "%s (process %ld)", host[0] ? host : "a host without a name", (long)getpid());
+	snprintf(name, length, "process %ld on %s", (long)getpid(), host[0] ? host : "a host without a name");
 }
 
 static int open_fabric(struct run *run, struct rf_error *e)

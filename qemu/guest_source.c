@@ -218,7 +218,7 @@ int rf_qemu_finish(void *ctx, struct rf_error *e)
 		return rf_fail(e, RF_E_FAILED, "the guest runs at the other side, and somebody runs it here as well");
 	rf_settings_restore(g->qmp, &g->settings, NULL);
 	rf_log(g->guest->log, RF_LOG_INFO,
-	       "QEMU (process %d) is left stopped (%s): its guest must not run again, end it", (int)g->process.pid,
+	       "QEMU (process %d) is left stopped (%s) and must not run its guest again: quit it", (int)g->process.pid,
 	       status);
 	return 0;
 }
