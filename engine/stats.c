@@ -51,7 +51,7 @@ const struct rf_stat_name rf_round_stat_table[] = {
     ROUND(scan_ns, "until the last slice of the sync was there"),
     ROUND(drain_ns, "from the last write to the destination's word that all has arrived"),
     ROUND(bytes_per_second, "page data over duration"),
-    ROUND(dirty_bytes, "written by the guest while the round went on"),
+    ROUND(dirty_bytes, "written by the guest while the round went on, as the next sync found (0 before that)"),
     ROUND(dirty_bytes_per_second, "the same over duration"),
     ROUND(wait_key_ns, "waited for a registration"),
     ROUND(wait_queue_ns, "waited for room on the lanes"),

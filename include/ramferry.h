@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* libramferry: live migration of a virtual machine's memory over RDMA or TCP.
+/* libramferry: live migration of a virtual machine's memory.
  *
  * A guest (rf_guest) is memory blocks plus callbacks that stop it, save and load its device state and run it. A migration
  * (rf_migration) takes a guest to or from another host:
@@ -11,9 +11,9 @@
  *     rf_migration_free(m);
  *     rf_guest_free(guest);
  *
- * The library prints nothing, never exits, keeps no global state, installs no signal handler and forks no process
- * except where rf_guest_open_qemu() says so. Different migrations may run at once in different threads. One migration is used by one thread
- * at a time, but for rf_cancel(). Sizes are bytes, times nanoseconds.
+ * The library prints nothing, never exits, keeps no global state, installs no signal handler and forks no process.
+ * Different migrations may run at once in different threads. One migration is used by one thread at a time, but for
+ * rf_cancel(). Sizes are bytes, times nanoseconds.
  */
 #ifndef RAMFERRY_H
 #define RAMFERRY_H
@@ -166,7 +166,8 @@ typedef struct rf_progress {
 	uint64_t elapsed_ns;              /* since the peer was there */
 } rf_progress;
 
-/* At least at every change of phase, at the end of every round and ten times a second. From the thread that called rf_send(). */
+/* At least at every change of phase, at the end of every round and ten times a second. From the thread that called
+ * rf_send() or rf_receive(). */
 RF_API void rf_on_progress(rf_migration *m, void (*fn)(void *arg, const rf_progress *progress), void *arg);
 
 /* Statistics by name; names and meanings follow QEMU's query-migrate where it has the same. rf_stat_name() lists them
