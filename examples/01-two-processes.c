@@ -5,6 +5,7 @@
  *
  * The "guest" is a thread that adds 1 to the counter in some page and 1 to a total, which is its device state. If all
  * counters together make the total at the other side, too, then memory and state came from the same moment. */
+#define _GNU_SOURCE 1 /* memfd_create() */
 #include <ramferry.h>
 
 #include <pthread.h>
