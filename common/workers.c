@@ -6,16 +6,14 @@
  * thread waits for, until there are `threads` of them. */
 #include "common/workers.h"
 
+#include "common/thread.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
-
-/* Jobs keep their data elsewhere, and hosts run hundreds of these threads. */
-enum { STACK_BYTES = 256 << 10 };
 
 struct queued {
 	struct rf_job job;
@@ -67,32 +65,6 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-/* Threads inherit the mask of their creator: it is changed only here and only for a moment. Signals that a thread
- * brings on itself stay as they are, so that a program's own handlers (and the sanitizers') work in jobs too. */
-static int start_thread(struct rf_workers *w)
-{
-	static const int own_faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
-	pthread_attr_t attributes;
-	sigset_t blocked, before;
-
-	int err = pthread_attr_init(&attributes);
-	if (err)
-		return err;
-	err = pthread_attr_setstacksize(&attributes, STACK_BYTES);
-	assert(!err);
-
-	sigfillset(&blocked);
-	for (size_t i = 0; i < sizeof(own_faults) / sizeof(own_faults[0]); i++)
-		sigdelset(&blocked, own_faults[i]);
-	pthread_sigmask(SIG_BLOCK, &blocked, &before);
-	err = pthread_create(&w->threads[w->started], &attributes, thread_main, w);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!err)
-		w->started++;
-	pthread_attr_destroy(&attributes);
-	return err;
-}
-
 int rf_workers_open(struct rf_workers **out, unsigned threads, struct rf_error *e)
 {
 	assert(threads >= 1);
@@ -118,8 +90,9 @@ int rf_workers_submit(struct rf_workers *w, const struct rf_job *job)
 	*q = (struct queued){.job = *job};
 	pthread_mutex_lock(&w->lock);
 	if (w->queued >= w->idle && w->started < w->limit) {
-		/* One thread is enough for every job to be run in the end; without any, this one never would be. */
-		if (start_thread(w) != 0 && !w->started) {
+		if (!rf_thread_start(&w->threads[w->started], "worker", thread_main, w))
+			w->started++;
+		else if (!w->started) { /* one thread runs every job in the end; without any, this one would stay */
 			pthread_mutex_unlock(&w->lock);
 			free(q);
 			return -1;

@@ -3,7 +3,7 @@
  * long: it owns half of a small record, and whoever lets go last frees it. */
 #include "fabric/resolve.h"
 
-#include "fabric/thread.h"
+#include "common/thread.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "fabric/tcp.h"
 
 #include "common/checked.h"
-#include "fabric/thread.h"
+#include "common/thread.h"
 
 #include <assert.h>
 #include <errno.h>

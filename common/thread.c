@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "fabric/thread.h"
+#include "common/thread.h"
 
 #include <signal.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* Threads of a fabric: small stacks, the program's signals blocked. */
-#ifndef RAMFERRY_FABRIC_THREAD_H
-#define RAMFERRY_FABRIC_THREAD_H
+/* Threads of the library: small stacks, for hosts run hundreds of them, and the program's signals blocked. */
+#ifndef RAMFERRY_COMMON_THREAD_H
+#define RAMFERRY_COMMON_THREAD_H
 
 #include <pthread.h>
 
