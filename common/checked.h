@@ -15,11 +15,6 @@ static inline bool rf_add_u64(uint64_t a, uint64_t b, uint64_t *sum)
 	return !__builtin_add_overflow(a, b, sum);
 }
 
-static inline bool rf_mul_u64(uint64_t a, uint64_t b, uint64_t *product)
-{
-	return !__builtin_mul_overflow(a, b, product);
-}
-
 /* Does [first, first + count) lie within [0, limit)? An empty range lies anywhere up to and at the limit. */
 static inline bool rf_range_within(uint64_t first, uint64_t count, uint64_t limit)
 {

@@ -347,11 +347,6 @@ int rf_round_write(struct rf_round *r, rf_round_decide *decide, void *arg, struc
 	}
 }
 
-static uint64_t per_second(uint64_t bytes, uint64_t ns)
-{
-	return ns ? (uint64_t)((double)bytes * 1e9 / (double)ns) : 0;
-}
-
 int rf_round_drain(struct rf_round *r, struct rf_error *e)
 {
 	struct rf_stats *s = r->peer->engine->stats;
@@ -362,7 +357,7 @@ int rf_round_drain(struct rf_round *r, struct rf_error *e)
 	int64_t now = rf_peer_now(r->peer);
 	r->now.duration_ns = (uint64_t)(now - r->started_ns);
 	r->now.drain_ns = (uint64_t)(now - r->posted_ns);
-	r->now.bytes_per_second = per_second(r->now.bytes, r->now.duration_ns);
+	r->now.bytes_per_second = rf_per_second(r->now.bytes, now - r->started_ns);
 	s->normal_bytes += r->now.bytes;
 	s->normal_pages += r->now.pages;
 	s->duplicate_pages += r->now.zero_pages;

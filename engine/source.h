@@ -36,7 +36,6 @@ struct rf_source {
 
 	enum rf_engine_phase phase;
 	int64_t connected_ns, stopped_ns, reported_ns;
-	uint64_t previous_dirty_bytes;
 	int64_t previous_sync_ns;
 	bool decided; /* about this round */
 	bool leave;   /* what was decided */

@@ -3,12 +3,6 @@
 
 static const int64_t REPORT_EVERY_NS = 100000000;
 
-static uint64_t rate_so_far(const struct rf_round *r, int64_t now)
-{
-	int64_t past = now - r->started_ns;
-	return past > 0 ? (uint64_t)((double)r->now.bytes * 1e9 / (double)past) : 0;
-}
-
 void rf_source_report(struct rf_source *s, bool round_ended)
 {
 	struct rf_engine *engine = s->engine;
@@ -27,7 +21,8 @@ void rf_source_report(struct rf_source *s, bool round_ended)
 	    .sent_bytes = stats->normal_bytes + r->now.bytes,
 	    .left_bytes = r->scan ? rf_round_left_bytes(r) : 0,
 	    .dirty_bytes = r->scan && s->scan.kind != RF_SCAN_EXTENTS ? s->scan.dirty_pages << RF_PAGE_SHIFT : 0,
-	    .bytes_per_second = round_ended ? r->last.bytes_per_second : rate_so_far(r, now),
+	    .bytes_per_second =
+		round_ended ? r->last.bytes_per_second : rf_per_second(r->now.bytes, now - r->started_ns),
 	    .dirty_bytes_per_second = stats->nrounds > 1 ? stats->rounds[stats->nrounds - 2].dirty_bytes_per_second : 0,
 	    .predicted_downtime_ns = stats->predicted_downtime_ns,
 	    .elapsed_ns = s->connected_ns ? (uint64_t)(now - s->connected_ns) : 0,

@@ -7,11 +7,6 @@
 static const uint64_t LEARN_BYTES = 8 << 20;
 static const int64_t STALLED_ROUND_NS = 100000000;
 
-static uint64_t per_second(uint64_t bytes, int64_t ns)
-{
-	return ns > 0 ? (uint64_t)((double)bytes * 1e9 / (double)ns) : 0;
-}
-
 /* The sync has ended: what it found was written while the previous round went on. */
 static void learn_from_sync(struct rf_source *s)
 {
@@ -23,7 +18,7 @@ static void learn_from_sync(struct rf_source *s)
 	if (stats->nrounds) {
 		struct rf_round_stats *last = &stats->rounds[stats->nrounds - 1];
 		last->dirty_bytes = dirty;
-		last->dirty_bytes_per_second = per_second(dirty, s->scan.started_ns - s->previous_sync_ns);
+		last->dirty_bytes_per_second = rf_per_second(dirty, s->scan.started_ns - s->previous_sync_ns);
 	}
 	s->previous_sync_ns = s->scan.started_ns;
 }
@@ -103,7 +98,7 @@ static bool threshold_reached(struct rf_source *s)
 {
 	const struct rf_options *o = s->engine->options;
 	uint64_t rate = s->round.now.bytes >= LEARN_BYTES
-			    ? per_second(s->round.now.bytes, rf_peer_now(&s->peer) - s->round.started_ns)
+			    ? rf_per_second(s->round.now.bytes, rf_peer_now(&s->peer) - s->round.started_ns)
 			    : s->costs.bytes_per_second;
 	if (o->switchover != RF_SWITCHOVER_THRESHOLD || !rate)
 		return false;

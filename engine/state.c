@@ -31,7 +31,7 @@ int rf_state_append(struct rf_state *s, const void *data, size_t length, struct 
 	return 0;
 }
 
-uint64_t rf_state_hash(const struct rf_state *s)
+static uint64_t hash_of(const struct rf_state *s)
 {
 	return XXH3_64bits(s->bytes, s->length);
 }
@@ -52,7 +52,7 @@ int rf_state_say_load(const struct rf_state *s, struct rf_peer *p, bool run, str
 {
 	struct rf_out *o = rf_peer_begin(p, RF_MSG_LOAD);
 	rf_put_u64(o, s->length);
-	rf_put_u64(o, rf_state_hash(s));
+	rf_put_u64(o, hash_of(s));
 	rf_put_u8(o, run);
 	return rf_peer_send(p, RF_LANE_CONTROL, e);
 }
@@ -64,7 +64,7 @@ int rf_state_take_load(const struct rf_state *s, const struct rf_message *m, boo
 	uint8_t flag = rf_get_u8(&in);
 	if (rf_in_end(&in, m, e))
 		return -1;
-	if (length != s->length || hash != rf_state_hash(s) || flag > 1)
+	if (length != s->length || hash != hash_of(s) || flag > 1)
 		return rf_fail(e, RF_E_FAILED, "the device state arrived damaged (%zu of %llu bytes)", s->length,
 			       (unsigned long long)length);
 	*run = flag;

@@ -15,7 +15,6 @@ struct rf_state {
 
 void rf_state_free(struct rf_state *s);
 int rf_state_append(struct rf_state *s, const void *data, size_t length, struct rf_error *e);
-uint64_t rf_state_hash(const struct rf_state *s);
 
 /* Source: everything as STATE messages, then LOAD. */
 int rf_state_send(const struct rf_state *s, struct rf_peer *p, struct rf_error *e);

@@ -60,6 +60,11 @@ const struct rf_stat_name rf_round_stat_table[] = {
     {NULL, NULL, 0},
 };
 
+uint64_t rf_per_second(uint64_t bytes, int64_t ns)
+{
+	return ns > 0 ? (uint64_t)((double)bytes * 1e9 / (double)ns) : 0;
+}
+
 int rf_stats_add_round(struct rf_stats *s, const struct rf_round_stats *round)
 {
 	struct rf_round_stats *more = realloc(s->rounds, (s->nrounds + 1) * sizeof(*more));

@@ -62,6 +62,8 @@ struct rf_stat_name {
 /* The tables behind rf_stat_name() and rf_round_stat_name(); they end with a NULL name. */
 extern const struct rf_stat_name rf_stat_table[], rf_round_stat_table[];
 
+uint64_t rf_per_second(uint64_t bytes, int64_t ns); /* 0 over no time */
+
 int rf_stats_add_round(struct rf_stats *s, const struct rf_round_stats *round); /* -1: no memory */
 void rf_stats_free(struct rf_stats *s);
 
