@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "ramferry's wire format is the memory of a little-endian host");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	       "ramferry's wire format is the memory of a little-endian host");
 _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "ramferry needs a 64-bit host");
 
 static inline bool rf_add_u64(uint64_t a, uint64_t b, uint64_t *sum)

@@ -24,7 +24,7 @@ int rf_fail(struct rf_error *e, enum rf_code code, const char *format, ...) __at
 
 /* As rf_fail, with ": " and the text of `error_number` (an errno value) at the end. */
 int rf_fail_errno(struct rf_error *e, enum rf_code code, int error_number, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
+    __attribute__((format(printf, 4, 5)));
 
 /* Put "context: " in front of the sentence; the code stays. Returns -1. */
 int rf_wrap(struct rf_error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));

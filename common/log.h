@@ -12,6 +12,6 @@ struct rf_log {
 
 /* `log` may be NULL. The sentence ends without newline. */
 void rf_log(const struct rf_log *log, enum rf_log_level level, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+    __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -33,31 +33,31 @@ struct rf_options {
 	uint64_t switchover;           /* enum rf_switchover */
 	uint64_t queue_depth;          /* writes in flight per lane */
 	uint64_t max_write_bytes;
-	uint64_t lanes;                /* 0: from the CPU count */
-	uint64_t workers;              /* 0: from the CPU count */
-	uint64_t max_bandwidth;        /* bytes per second, 0: no limit */
-	uint64_t max_pinned_bytes;     /* 0: no limit */
-	uint64_t source_memory;        /* enum rf_source_memory */
-	uint64_t tracker;              /* enum rf_tracker_choice */
+	uint64_t lanes;            /* 0: from the CPU count */
+	uint64_t workers;          /* 0: from the CPU count */
+	uint64_t max_bandwidth;    /* bytes per second, 0: no limit */
+	uint64_t max_pinned_bytes; /* 0: no limit */
+	uint64_t source_memory;    /* enum rf_source_memory */
+	uint64_t tracker;          /* enum rf_tracker_choice */
 	uint64_t downtime_limit_ns;
-	uint64_t on_stall;             /* enum rf_on_stall */
-	uint64_t timeout_ns;           /* 0: none */
+	uint64_t on_stall;   /* enum rf_on_stall */
+	uint64_t timeout_ns; /* 0: none */
 	uint64_t connect_timeout_ns;
-	uint64_t peer_timeout_ns;      /* silence after which a peer counts as dead */
-	uint64_t resolve_timeout_ns;   /* how long either side waits in a state it may not leave alone */
-	uint64_t verify;               /* flag */
+	uint64_t peer_timeout_ns;    /* silence after which a peer counts as dead */
+	uint64_t resolve_timeout_ns; /* how long either side waits in a state it may not leave alone */
+	uint64_t verify;             /* flag */
 };
 
 struct rf_option {
-	const char *name;      /* as on the command line, without "--" */
+	const char *name; /* as on the command line, without "--" */
 	enum rf_option_type type;
-	unsigned sides;        /* enum rf_option_side, or'ed */
-	size_t offset;         /* of its field in struct rf_options */
+	unsigned sides; /* enum rf_option_side, or'ed */
+	size_t offset;  /* of its field in struct rf_options */
 	uint64_t minimum, maximum, initial;
-	bool zero_allowed;     /* 0 is allowed although it is below `minimum`, and means what `zero_means` says */
+	bool zero_allowed; /* 0 is allowed although it is below `minimum`, and means what `zero_means` says */
 	const char *zero_means;
 	const char *const *choices; /* RF_OPT_CHOICE: names by value, NULL at the end */
-	const char *help;      /* one sentence without full stop */
+	const char *help;           /* one sentence without full stop */
 };
 
 size_t rf_option_count(void);

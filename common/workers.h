@@ -11,9 +11,9 @@
 struct rf_workers;
 
 struct rf_job {
-	void (*run)(void *arg);                      /* the work */
+	void (*run)(void *arg); /* the work */
 	void *arg;
-	void (*done)(void *owner, uint64_t cookie);  /* called on the worker after run(); may be NULL */
+	void (*done)(void *owner, uint64_t cookie); /* called on the worker after run(); may be NULL */
 	void *owner;
 	uint64_t cookie;
 };

@@ -35,7 +35,7 @@ struct rf_chunk {
 	struct rf_span **spans; /* sorted, disjoint */
 	uint32_t nspans;
 	uint32_t in_flight;             /* writes */
-	uint64_t lanes; /* that carried writes to it since it was registered; bit 0 is lane 1 */
+	uint64_t lanes;                 /* that carried writes to it since it was registered; bit 0 is lane 1 */
 	bool wanted;                    /* the writer will come by */
 	struct rf_chunk *newer, *older; /* by last use; only chunks with spans are linked */
 };
@@ -58,9 +58,9 @@ struct rf_chunks {
 	struct {
 		const struct rf_chunk *chunk; /* for which there was no room; NULL: none */
 		uint32_t nspans;
-		uint64_t gap, bytes;          /* what was found out about it, which costs a walk over its pages */
+		uint64_t gap, bytes; /* what was found out about it, which costs a walk over its pages */
 	} refused;
-	struct rf_out ask;  /* REGISTER being filled */
+	struct rf_out ask; /* REGISTER being filled */
 	unsigned nask;
 	struct rf_error failed; /* a registration that failed */
 };

@@ -295,7 +295,8 @@ static int look_after(struct rf_peer *p, bool listened, struct rf_error *e)
 /* Until the next PING is due, or the peer has been silent for too long. */
 static int64_t until_look(const struct rf_peer *p)
 {
-	int64_t ping = p->pinged_ns + PING_EVERY_NS, dead = p->heard_ns + (int64_t)p->engine->options->peer_timeout_ns + 1;
+	int64_t ping = p->pinged_ns + PING_EVERY_NS,
+		dead = p->heard_ns + (int64_t)p->engine->options->peer_timeout_ns + 1;
 	int64_t left = (ping < dead ? ping : dead) - rf_peer_now(p);
 	return left < 0 ? 0 : left;
 }

@@ -42,25 +42,25 @@ struct rf_write {
 enum rf_event_kind {
 	RF_EV_REGISTERED, /* cookie; status; key */
 	RF_EV_RELEASED,   /* cookie */
-	RF_EV_WRITTEN,    /* lane; count: its oldest `count` writes need their local buffers no more, but may not have landed
-	                   * yet. 0, on any lane: room for what write() or send() did not take */
+	RF_EV_WRITTEN,    /* lane; count: its oldest `count` writes need their local buffers no more, but may not have
+			   * landed yet. 0, on any lane: room for what write() or send() did not take */
 	RF_EV_MESSAGE,    /* lane; data, length: valid until the next poll */
 	RF_EV_DONE,       /* cookie: the function given to run() has returned */
 	RF_EV_WOKEN,      /* somebody called wake(); several calls may give one event */
-	RF_EV_LOST,       /* the peer is gone or broke the fabric's rules; text says what happened. Sent once; no message
-	                   * follows it, and writes in flight may never report */
+	RF_EV_LOST, /* the peer is gone or broke the fabric's rules; text says what happened. Sent once; no message
+			   * follows it, and writes in flight may never report */
 };
 
 struct rf_event {
 	enum rf_event_kind kind;
 	unsigned lane;
 	uint64_t cookie;
-	int status;         /* 0, or -1 with `text` */
+	int status; /* 0, or -1 with `text` */
 	uint32_t count;
 	struct rf_key key;
 	const void *data;
 	size_t length;
-	const char *text;   /* a sentence; valid until the next poll */
+	const char *text; /* a sentence; valid until the next poll */
 };
 
 struct rf_fabric_config {
@@ -73,12 +73,12 @@ struct rf_fabric_config {
 
 /* What this fabric can do; final once connected. */
 struct rf_fabric_limits {
-	unsigned lanes;              /* lanes for writes: numbered 1 to lanes */
+	unsigned lanes; /* lanes for writes: numbered 1 to lanes */
 	unsigned queue_depth;
 	uint32_t max_write_bytes;
 	uint32_t max_message_bytes;
-	unsigned max_spans;          /* sensible number of registrations per chunk: many where they are cheap */
-	bool local_keys;             /* does the sending side register too? */
+	unsigned max_spans; /* sensible number of registrations per chunk: many where they are cheap */
+	bool local_keys;    /* does the sending side register too? */
 };
 
 struct rf_fabric_ops;
@@ -100,7 +100,8 @@ struct rf_fabric_ops {
 	/* Wait for a peer at `uri`; accept() takes the first that speaks this fabric's language, strangers are logged and
 	 * sent away. Both accept and connect end early with RF_E_CANCELLED after wake(). timeout_ns < 0: for ever. */
 	int (*listen)(struct rf_fabric *f, const struct rf_uri *uri, struct rf_error *e);
-	int (*address)(struct rf_fabric *f, char *text, size_t length, struct rf_error *e); /* where it listens, as a URI */
+	/* Where it listens, as a URI. */
+	int (*address)(struct rf_fabric *f, char *text, size_t length, struct rf_error *e);
 	int (*accept)(struct rf_fabric *f, int64_t timeout_ns, struct rf_error *e);
 	int (*connect)(struct rf_fabric *f, const struct rf_uri *uri, struct rf_error *e);
 

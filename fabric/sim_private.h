@@ -102,7 +102,7 @@ struct rf_sim_side {
 	int64_t link_free_ns;
 	struct rf_sim_count count;
 	uint64_t registered_bytes;
-	unsigned unsent;   /* posted here and not yet on the wire */
+	unsigned unsent; /* posted here and not yet on the wire */
 	unsigned unreported;
 
 	struct rf_sim_registration *registrations;

@@ -141,7 +141,8 @@ RF_API const char *rf_error(const rf_migration *m);
 typedef enum rf_log_severity { RF_DEBUG, RF_INFO, RF_WARNING } rf_log_severity;
 
 /* One sentence at a time, without newline; from any of the library's threads, never two at once. */
-RF_API void rf_on_log(rf_migration *m, void (*fn)(void *arg, rf_log_severity severity, const char *sentence), void *arg);
+RF_API void rf_on_log(rf_migration *m, void (*fn)(void *arg, rf_log_severity severity, const char *sentence),
+		      void *arg);
 
 typedef enum rf_phase {
 	RF_PHASE_LISTENING,  /* destination: waiting for a source */
@@ -153,17 +154,17 @@ typedef enum rf_phase {
 } rf_phase;
 
 typedef struct rf_progress {
-	size_t size;                      /* sizeof(rf_progress) of the library */
+	size_t size; /* sizeof(rf_progress) of the library */
 	rf_phase phase;
-	int round_ended;                  /* 1: this is the last report of this round */
-	uint64_t round;                   /* 0 is the first */
-	uint64_t sent_bytes;              /* page data so far, of all rounds */
-	uint64_t left_bytes;              /* of this round */
-	uint64_t dirty_bytes;             /* found by this round's sync so far, zero pages included; 0 in round 0 */
-	uint64_t bytes_per_second;        /* over this round */
-	uint64_t dirty_bytes_per_second;  /* of the last full round */
-	uint64_t predicted_downtime_ns;   /* if it were stopped now; 0: not known yet */
-	uint64_t elapsed_ns;              /* since the peer was there */
+	int round_ended;                 /* 1: this is the last report of this round */
+	uint64_t round;                  /* 0 is the first */
+	uint64_t sent_bytes;             /* page data so far, of all rounds */
+	uint64_t left_bytes;             /* of this round */
+	uint64_t dirty_bytes;            /* found by this round's sync so far, zero pages included; 0 in round 0 */
+	uint64_t bytes_per_second;       /* over this round */
+	uint64_t dirty_bytes_per_second; /* of the last full round */
+	uint64_t predicted_downtime_ns;  /* if it were stopped now; 0: not known yet */
+	uint64_t elapsed_ns;             /* since the peer was there */
 } rf_progress;
 
 /* At least at every change of phase, at the end of every round and ten times a second. From the thread that called
@@ -186,11 +187,11 @@ RF_API int rf_round_stat(const rf_migration *m, size_t round, const char *name, 
 /* ---- Options ------------------------------------------------------------------------------------------------------- */
 
 typedef struct rf_option_info {
-	const char *name;    /* "chunk-size" */
-	const char *kind;    /* "size", "rate", "duration", "count", "choice", "flag" */
+	const char *name; /* "chunk-size" */
+	const char *kind; /* "size", "rate", "duration", "count", "choice", "flag" */
 	int for_send, for_receive;
-	char range[160];     /* "1 MiB to 1 GiB, a power of two" */
-	char initial[64];    /* "64 MiB" */
+	char range[160];  /* "1 MiB to 1 GiB, a power of two" */
+	char initial[64]; /* "64 MiB" */
 	const char *help;
 } rf_option_info;
 

@@ -58,9 +58,9 @@ static inline void *rf_block_at(const struct rf_block *b, uint64_t page)
 /* How rf_block_open comes by the mapping. */
 struct rf_block_source {
 	const char *name;
-	uint64_t length;        /* bytes, a multiple of 4 KiB (of the mapping's page size for hugetlbfs) */
-	void *memory;           /* an existing mapping of the caller's, or NULL: map `fd` */
-	int fd;                 /* duplicated; -1: anonymous memory, then `memory` is given */
+	uint64_t length; /* bytes, a multiple of 4 KiB (of the mapping's page size for hugetlbfs) */
+	void *memory;    /* an existing mapping of the caller's, or NULL: map `fd` */
+	int fd;          /* duplicated; -1: anonymous memory, then `memory` is given */
 	uint64_t fd_offset;
 	uint64_t guest_address; /* 0: the same as `memory` */
 	bool writable;          /* destination */

@@ -197,9 +197,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(ends_with_ramferry),
-	    cmocka_unit_test(lives_on_with_the_guest),    cmocka_unit_test(ends_with_a_killed_minder),
-	    cmocka_unit_test(ends_before_it_is_ready),    cmocka_unit_test(is_not_there),
-	    cmocka_unit_test(has_a_directory_of_its_own), cmocka_unit_test(death_is_noticed),
+	    cmocka_unit_test(lives_on_with_the_guest),
+	    cmocka_unit_test(ends_with_a_killed_minder),
+	    cmocka_unit_test(ends_before_it_is_ready),
+	    cmocka_unit_test(is_not_there),
+	    cmocka_unit_test(has_a_directory_of_its_own),
+	    cmocka_unit_test(death_is_noticed),
 	};
 
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
