@@ -47,8 +47,9 @@ enum rf_event_kind {
 	RF_EV_MESSAGE,    /* lane; data, length: valid until the next poll */
 	RF_EV_DONE,       /* cookie: the function given to run() has returned */
 	RF_EV_WOKEN,      /* somebody called wake(); several calls may give one event */
-	RF_EV_LOST, /* the peer is gone or broke the fabric's rules; text says what happened. Sent once; no message
-			   * follows it, and writes in flight may never report */
+	/* The peer is gone or broke the fabric's rules; text says what happened. Sent once; no message follows it, and
+	 * writes in flight may never report. */
+	RF_EV_LOST,
 };
 
 struct rf_event {
