@@ -9,6 +9,7 @@
 #include <cmocka.h>
 // clang-format on
 #include <stdlib.h>
+#include <sys/mman.h>
 
 enum { MAX_CASES = 60 };
 
@@ -16,6 +17,35 @@ struct bound_case {
 	const struct suite_fabric *on;
 	const struct suite_case *c;
 };
+
+void suite_bytes_unmap(const struct suite_fabric *on, void *address, size_t bytes)
+{
+	munmap(address, bytes);
+}
+
+/* Every word of the page depends on the stamp and its place; stamp 0 is all zeros, as a fresh page is. */
+static uint64_t word(uint64_t stamp, unsigned i)
+{
+	return stamp ? (stamp + i) * UINT64_C(0x9e3779b97f4a7c15) : 0;
+}
+
+void suite_bytes_put(const struct suite_fabric *on, void *page, uint64_t stamp)
+{
+	uint64_t *words = page;
+
+	for (unsigned i = 0; i < SUITE_PAGE / sizeof(*words); i++)
+		words[i] = word(stamp, i);
+}
+
+bool suite_bytes_hold(const struct suite_fabric *on, const void *page, uint64_t stamp)
+{
+	const uint64_t *words = page;
+
+	for (unsigned i = 0; i < SUITE_PAGE / sizeof(*words); i++)
+		if (words[i] != word(stamp, i))
+			return false;
+	return true;
+}
 
 void suite_side_run(struct suite_side *side, struct rf_fabric *f)
 {

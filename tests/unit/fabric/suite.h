@@ -41,6 +41,11 @@ struct suite_fabric {
 /* Run the role that belongs to this side. Called by run_pair on the side's thread. */
 void suite_side_run(struct suite_side *side, struct rf_fabric *f);
 
+/* Parts of a struct suite_fabric whose pages are bytes of this process. */
+void suite_bytes_put(const struct suite_fabric *on, void *page, uint64_t stamp);
+bool suite_bytes_hold(const struct suite_fabric *on, const void *page, uint64_t stamp);
+void suite_bytes_unmap(const struct suite_fabric *on, void *address, size_t bytes);
+
 /* All cases as one cmocka group. The number that failed. */
 int suite_run(const struct suite_fabric *on);
 

@@ -88,33 +88,5 @@ static void *map(const struct suite_fabric *on, size_t bytes)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-static void unmap(const struct suite_fabric *on, void *address, size_t bytes)
-{
-	munmap(address, bytes);
-}
-
-/* Every word of the page depends on the stamp and its place; stamp 0 is all zeros, as a fresh page is. */
-static uint64_t word(uint64_t stamp, unsigned i)
-{
-	return stamp ? (stamp + i) * UINT64_C(0x9e3779b97f4a7c15) : 0;
-}
-
-static void put(const struct suite_fabric *on, void *page, uint64_t stamp)
-{
-	uint64_t *words = page;
-
-	for (unsigned i = 0; i < SUITE_PAGE / sizeof(*words); i++)
-		words[i] = word(stamp, i);
-}
-
-static bool holds(const struct suite_fabric *on, const void *page, uint64_t stamp)
-{
-	const uint64_t *words = page;
-
-	for (unsigned i = 0; i < SUITE_PAGE / sizeof(*words); i++)
-		if (words[i] != word(stamp, i))
-			return false;
-	return true;
-}
-
-const struct suite_fabric tcp_suite_fabric = {"tcp", run_pair, map, unmap, put, holds};
+const struct suite_fabric tcp_suite_fabric = {"tcp",           run_pair,        map, suite_bytes_unmap,
+					      suite_bytes_put, suite_bytes_hold};
