@@ -15,6 +15,7 @@ receiver_listens() { # NAME
 receive_start() { # NAME [OPTION...]
 	local name=$1
 	shift
+	rm -f "$T/$name.receive" # of another run, which would be taken for this one's
 	"$RAMFERRY" receive --json --qmp "$T/$name.qmp" "$@" tcp://127.0.0.1:0 >"$T/$name.receive" 2>"$T/$name.receive.err" &
 	PID[receive.$name]=$!
 	await_receiver "$name"
@@ -26,6 +27,7 @@ receive_into_child() { # NAME [OPTION of qemu_command...]
 	qemu_command "$@"
 	: >"$T/$name.console"
 	chmod 666 "$T/$name.console"
+	rm -f "$T/$name.receive"
 	# shellcheck disable=SC2086 # the options are words
 	"$RAMFERRY" receive --json ${RECEIVE_OPTIONS:-} tcp://127.0.0.1:0 -- "${QEMU_COMMAND[@]}" \
 		>"$T/$name.receive" 2>"$T/$name.receive.err" &
@@ -49,6 +51,7 @@ send() { # NAME URI [OPTION...]: the exit status of ramferry send
 send_start() { # NAME URI [OPTION...]
 	local name=$1 uri=$2
 	shift 2
+	rm -f "$T/$name.send"
 	"$RAMFERRY" send --json --qmp "$T/$name.qmp" "$@" "$uri" >"$T/$name.send" 2>"$T/$name.send.err" &
 	PID[send.$name]=$!
 }
