@@ -118,6 +118,7 @@ unknown_host() {
 
 other_language() { # WHAT
 	local port
+	rm -f "$T/other.log"
 	# fork: whoever retries meets the same again
 	socat -d -d TCP-LISTEN:0,bind=127.0.0.1,fork SYSTEM:"$1" 2>"$T/other.log" &
 	PID[other]=$!
