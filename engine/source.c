@@ -86,16 +86,23 @@ static void take_written(void *side, unsigned lane, uint32_t count)
 
 static int check_guest(struct rf_source *s, const struct rf_tracker_ops **tracker, struct rf_error *e)
 {
+	const struct rf_options *o = s->engine->options;
 	const struct rf_lifecycle_ops *ops = s->guest->ops;
 	if (ops->check && ops->check(s->guest->ctx, RF_ROLE_SOURCE, e))
 		return -1;
 	if (!s->guest->nblocks)
 		return rf_fail(e, RF_E_REFUSED, "the guest has no memory that can be moved");
-	if (rf_chunks_check(s->guest, s->engine->options, e))
+	if (rf_chunks_check(s->guest, o, e))
 		return -1;
 	if (ops->facts && ops->facts(s->guest->ctx, s->facts, sizeof(s->facts), e))
 		return -1;
-	return rf_tracker_choose(s->guest, (unsigned)s->engine->options->tracker, tracker, e);
+	if (rf_tracker_choose(s->guest, (unsigned)o->tracker, tracker, e))
+		return -1;
+	if ((*tracker)->staged && o->source_memory == RF_SOURCE_DIRECT)
+		return rf_fail(e, RF_E_USAGE,
+			       "the tracker %s needs staged pages, --source-memory direct rules them out",
+			       (*tracker)->name);
+	return 0;
 }
 
 static int agree(struct rf_source *s, struct rf_error *e)
@@ -128,7 +135,8 @@ struct open_tracker {
 static int call_open_tracker(void *arg, struct rf_error *e)
 {
 	struct open_tracker *open = arg;
-	return open->ops->open(open->source->guest, &open->source->tracker, e);
+	struct rf_source *s = open->source;
+	return rf_tracker_open(s->guest, (unsigned)s->engine->options->tracker, open->ops, &s->tracker, e);
 }
 
 static int open_parts(struct rf_source *s, struct rf_error *e)
@@ -137,10 +145,6 @@ static int open_parts(struct rf_source *s, struct rf_error *e)
 	bool staged = s->tracker->ops->staged || o->source_memory == RF_SOURCE_STAGED;
 	uint64_t max_write = o->max_write_bytes;
 
-	if (s->tracker->ops->staged && o->source_memory == RF_SOURCE_DIRECT)
-		return rf_fail(e, RF_E_USAGE,
-			       "the tracker %s needs staged pages, --source-memory direct rules them out",
-			       s->tracker->ops->name);
 	if (rf_chunks_open(&s->chunks, &s->peer, s->engine->stats, e) ||
 	    rf_lanes_open(&s->lanes, &s->peer, staged, e) || rf_scan_open(&s->scan, &s->peer, s->tracker, e))
 		return -1;
@@ -254,7 +258,9 @@ static void put_back(struct rf_source *s, struct rf_error *e)
 	rf_source_phase(s, RF_ENGINE_UNDOING);
 	if (rf_peer_call(&s->peer, call_undo, s, &undo)) {
 		struct rf_error why = *e;
-		rf_fail(e, RF_E_UNKNOWN, "%.200s; and the guest could not be put back: %.200s", why.text, undo.text);
+		rf_fail(e, RF_E_UNKNOWN,
+			"%.200s; and the guest, which runs nowhere else, could not be put back: %.200s", why.text,
+			undo.text);
 	} else if (e->code == RF_E_REFUSED || e->code == RF_E_USAGE) {
 		e->code = RF_E_FAILED; /* for something was touched, and put back */
 	}

@@ -27,7 +27,9 @@ static int choose_first(struct rf_guest *g, const struct rf_tracker_ops **out, s
 
 	for (unsigned i = 0; i < sizeof(in_order) / sizeof(in_order[0]); i++) {
 		if (!in_order[i]->probe(g, &why)) {
-			rf_log(g->log, RF_LOG_INFO, "writes of the guest are tracked by %s", in_order[i]->name);
+			/* Worth a word of its own only where it is not what everybody has. */
+			rf_log(g->log, i ? RF_LOG_INFO : RF_LOG_DEBUG, "writes of the guest are tracked by %s",
+			       in_order[i]->name);
 			*out = in_order[i];
 			return 0;
 		}
@@ -46,7 +48,7 @@ int rf_tracker_choose(struct rf_guest *g, unsigned choice, const struct rf_track
 		if (wanted && wanted != g->own_tracker)
 			return rf_fail(e, RF_E_REFUSED,
 				       "this guest tracks its writes itself, tracker %s cannot serve it", wanted->name);
-		rf_log(g->log, RF_LOG_INFO, "writes of the guest are tracked by %s, its own", g->own_tracker->name);
+		rf_log(g->log, RF_LOG_DEBUG, "writes of the guest are tracked by %s, its own", g->own_tracker->name);
 		*out = g->own_tracker;
 		return 0;
 	}
@@ -54,7 +56,20 @@ int rf_tracker_choose(struct rf_guest *g, unsigned choice, const struct rf_track
 		return choose_first(g, out, e);
 	if (wanted->probe(g, &why))
 		return rf_fail(e, RF_E_REFUSED, "tracker %s cannot serve here: %s", wanted->name, why.text);
-	rf_log(g->log, RF_LOG_INFO, "writes of the guest are tracked by %s, as asked for", wanted->name);
+	rf_log(g->log, RF_LOG_DEBUG, "writes of the guest are tracked by %s, as asked for", wanted->name);
 	*out = wanted;
 	return 0;
+}
+
+int rf_tracker_open(struct rf_guest *g, unsigned choice, const struct rf_tracker_ops *chosen, struct rf_tracker **out,
+		    struct rf_error *e)
+{
+	if (!chosen->open(g, out, e))
+		return 0;
+	if (choice != RF_TRACKER_AUTO || chosen == g->own_tracker || chosen == &rf_track_hash)
+		return -1;
+	rf_log(g->log, RF_LOG_WARNING,
+	       "tracker %s cannot serve here: %s; hash reads all of the memory in every round instead", chosen->name,
+	       e->text);
+	return rf_track_hash.open(g, out, e);
 }

@@ -48,6 +48,11 @@ struct rf_tracker_ops {
  * `choice` is an enum rf_tracker_choice. Logs the choice and its reason. */
 int rf_tracker_choose(struct rf_guest *g, unsigned choice, const struct rf_tracker_ops **out, struct rf_error *e);
 
+/* Open the one that was chosen. With auto, one that turns out not to be able to (QEMU may not be traced) gives way to hash,
+ * which needs nothing of anybody; the log says why. */
+int rf_tracker_open(struct rf_guest *g, unsigned choice, const struct rf_tracker_ops *chosen, struct rf_tracker **out,
+		    struct rf_error *e);
+
 extern const struct rf_tracker_ops rf_track_wp, rf_track_hash, rf_track_callback;
 
 #endif

@@ -2,6 +2,11 @@
 /* hash: differs from what was last sent, with "never sent" and "hole" both meaning zeros. */
 #include "scratch.h"
 
+#include "common/options.h"
+#include "memory/tracker.h"
+
+#include <stdio.h>
+
 enum { PAGES = 2 * RF_SLICE_PAGES };
 
 static struct rf_error e;
@@ -130,6 +135,36 @@ static void a_sparse_guest_costs_nothing(void **state)
 	scratch_close(&s);
 }
 
+static int may_not_trace(void *ctx, int *userfaultfd, int *pagemap, struct rf_error *error)
+{
+	return rf_fail(error, RF_E_REFUSED, "no right to trace it");
+}
+
+static void note(void *arg, enum rf_log_level level, const char *sentence)
+{
+	snprintf(arg, 200, "%s", sentence);
+}
+
+static void auto_falls_back_to_it_and_says_why(void **state)
+{
+	static const struct rf_lifecycle_ops ops = {.open_tracking = may_not_trace};
+	char said[200] = "";
+	struct rf_log log = {note, said};
+	struct scratch s;
+	struct rf_tracker *t;
+
+	scratch_open(&s, PAGES, &ops, NULL);
+	s.guest->log = &log;
+	assert_int_equal(rf_tracker_open(s.guest, RF_TRACKER_WP_ASYNC, &rf_track_wp, &t, &e), -1);
+	assert_string_equal(said, "");
+	assert_good(rf_tracker_open(s.guest, RF_TRACKER_AUTO, &rf_track_wp, &t, &e), &e);
+	assert_ptr_equal(t->ops, &rf_track_hash);
+	assert_string_equal(said,
+			    "tracker wp-async cannot serve here: no right to trace it; hash reads all of the memory in "
+			    "every round instead");
+	end(&s, t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -137,6 +172,7 @@ int main(void)
 	    cmocka_unit_test(a_write_between_copy_and_collect_is_reported),
 	    cmocka_unit_test(zeros_and_holes_are_the_same),
 	    cmocka_unit_test(a_sparse_guest_costs_nothing),
+	    cmocka_unit_test(auto_falls_back_to_it_and_says_why),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
