@@ -2,6 +2,7 @@
 #include "engine/chunks.h"
 
 #include "common/checked.h"
+#include "engine/spans.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -328,83 +329,9 @@ static int ask(struct rf_chunks *c, unsigned block, struct rf_chunk *chunk, stru
 	return 0;
 }
 
-/* ---- what is not covered yet ---- */
-
-/* The span that ends behind `page`, in order: the one that covers it or the next. NULL: none. */
-static struct rf_span *span_from(const struct rf_chunk *chunk, uint64_t page)
+static uint64_t sensible_spans(const struct rf_chunks *c, uint64_t pages)
 {
-	uint32_t low = 0, high = chunk->nspans;
-	while (low < high) {
-		uint32_t middle = (low + high) / 2;
-		if (chunk->spans[middle]->first + chunk->spans[middle]->count > page)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return low < chunk->nspans ? chunk->spans[low] : NULL;
-}
-
-static bool next_uncovered(const struct rf_chunk *chunk, const struct rf_pages *pages, uint64_t from, uint64_t end,
-			   struct rf_run *run)
-{
-	while (rf_pages_next(pages, from, end, run)) {
-		struct rf_span *s = span_from(chunk, run->first);
-		if (!s || s->first >= run->first + run->count)
-			return true;
-		if (s->first > run->first) {
-			run->count = s->first - run->first;
-			return true;
-		}
-		from = s->first + s->count;
-		if (from < run->first + run->count) {
-			run->count -= from - run->first;
-			run->first = from;
-			s = span_from(chunk, from);
-			if (s && s->first < from + run->count)
-				run->count = s->first - from;
-			if (run->count)
-				return true;
-		}
-	}
-	return false;
-}
-
-/* The next span to ask for from `from` on: uncovered runs with gaps of at most `gap` pages between them that no span
- * lies in; widened to whole pages of the mapping. */
-static bool next_span(const struct rf_chunk *chunk, const struct rf_pages *pages, uint64_t from, uint64_t end,
-		      uint64_t gap, uint64_t unit, struct rf_run *span)
-{
-	struct rf_run run;
-	if (!next_uncovered(chunk, pages, from, end, span))
-		return false;
-	uint64_t last = span->first + span->count;
-	while (next_uncovered(chunk, pages, last, end, &run) && run.first - last <= gap) {
-		struct rf_span *between = span_from(chunk, last);
-		if (between && between->first < run.first)
-			break;
-		last = run.first + run.count;
-	}
-	span->first -= span->first % unit;
-	span->count = rf_min_u64(rf_round_up(last, unit), end) - span->first;
-	return true;
-}
-
-/* The smallest gap that keeps the number of new spans sensible. */
-static uint64_t choose_gap(const struct rf_chunks *c, const struct rf_chunk *chunk, const struct rf_pages *pages,
-			   uint64_t first, uint64_t end, uint64_t unit, uint64_t *bytes)
-{
-	uint64_t most = rf_max_u64((end - first) * c->max_spans / SPAN_UNIT_PAGES, 1);
-	uint64_t gap = unit > 1 ? unit : 0;
-	for (;; gap = gap ? 2 * gap : 1) {
-		uint64_t n = 0, at = first;
-		struct rf_run span;
-		for (*bytes = 0; next_span(chunk, pages, at, end, gap, unit, &span); at = span.first + span.count) {
-			*bytes += span.count << RF_PAGE_SHIFT;
-			n++;
-		}
-		if (n <= most || gap > end - first)
-			return gap;
-	}
+	return rf_max_u64(pages * c->max_spans / SPAN_UNIT_PAGES, 1);
 }
 
 void rf_chunks_new_round(struct rf_chunks *c)
@@ -423,7 +350,8 @@ int rf_chunks_want(struct rf_chunks *c, unsigned block, uint64_t page, const str
 	if (c->refused.chunk == chunk && c->refused.nspans == chunk->nspans)
 		bytes = c->refused.bytes;
 	else
-		gap = choose_gap(c, chunk, pages, first, end, unit, &bytes);
+		gap = rf_span_choose_gap(chunk, pages, (struct rf_run){first, end - first},
+					 sensible_spans(c, end - first), unit, &bytes);
 	c->refused.chunk = NULL;
 	if (bytes) {
 		/* Its own spans must not be chosen to make room for it. */
@@ -440,7 +368,7 @@ int rf_chunks_want(struct rf_chunks *c, unsigned block, uint64_t page, const str
 		}
 	}
 	chunk->wanted = true;
-	while (next_span(chunk, pages, at, end, gap, unit, &span)) {
+	while (rf_span_next(chunk, pages, at, end, gap, unit, &span)) {
 		if (ask(c, block, chunk, span, e))
 			return -1;
 		at = span.first + span.count;
@@ -459,7 +387,7 @@ void rf_chunks_passed(struct rf_chunks *c, struct rf_chunk *chunk)
 
 const struct rf_span *rf_chunks_span(const struct rf_chunks *c, const struct rf_chunk *chunk, uint64_t page)
 {
-	struct rf_span *s = span_from(chunk, page);
+	struct rf_span *s = rf_span_from(chunk, page);
 	return s && s->first <= page && s->local_ready && s->remote_ready ? s : NULL;
 }
 
