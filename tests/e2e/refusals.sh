@@ -80,7 +80,7 @@ silent_socket() {
 busy_monitor() {
 	local before status
 	before=$(settings_of a)
-	sleep 120 | socat - "UNIX-CONNECT:$T/a.qmp" >"$T/busy" 2>&1 &
+	socat -u "UNIX-CONNECT:$T/a.qmp" - >"$T/busy" 2>&1 &
 	PID[busy]=$!
 	within 5 grep -qs QMP "$T/busy" || return
 	bad_socket 'monitor|somebody|client|use' "$T/a.qmp"
