@@ -2,8 +2,10 @@
 /* The command: which subcommand, and what stands outside of them. */
 #include "cli/run.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
 	const char *name;
@@ -36,8 +38,22 @@ static int help(const char *about)
 	return RF_USAGE;
 }
 
+/* Where a standard descriptor is closed, the next one to be opened would get its number, and what is said to people would
+ * be written to QEMU's monitor or into guest memory. So something takes the number that cannot be written to either. */
+static bool occupy_standard_descriptors(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDONLY);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	return fd > STDERR_FILENO && !close(fd);
+}
+
 int main(int argc, char **argv)
 {
+	if (!occupy_standard_descriptors())
+		return RF_FAILED;
 	if (argc < 2) {
 		rf_cli_overview(stderr);
 		return RF_USAGE;
