@@ -184,7 +184,7 @@ static int check_child(struct parser *p)
 {
 	static const char *const ours[] = {"incoming", "daemonize"};
 
-	if (!p->a->child[0])
+	if (!p->a->child[0] || !p->a->child[0][0])
 		return complain(p, "the QEMU to start is missing behind --");
 	if (p->a->qmp || p->a->pid)
 		return complain(p, "--qmp and --pid are for a QEMU that runs already, not for one behind --");

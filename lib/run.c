@@ -63,6 +63,9 @@ static int check_arguments(struct run *run, const char *uri, struct rf_error *e)
 		return rf_fail(e, RF_E_USAGE, "%s names no host to send to", uri);
 	if (run->role == RF_ROLE_SOURCE && !run->uri.port)
 		return rf_fail(e, RF_E_USAGE, "%s names no port to send to", uri);
+	if (run->uri.rest[0])
+		return rf_fail(e, RF_E_USAGE, "%s:// takes nothing behind the address: \"?%.60s\" is too much",
+			       run->uri.scheme, run->uri.rest);
 	if (!run->m->guest)
 		return rf_fail(e, RF_E_REFUSED, "this migration has no guest");
 	return 0;
@@ -152,6 +155,10 @@ static int run_engine(struct run *run, struct rf_engine *engine, struct rf_error
 
 	if (run->role == RF_ROLE_SOURCE)
 		return draw_id(engine->id, e) ? -1 : rf_source_run(engine, e);
+
+	/* The engine looks again; but who hears that we listen may count on a guest that can be filled. */
+	if (m->guest->ops->check && m->guest->ops->check(m->guest->ctx, RF_ROLE_DESTINATION, e))
+		return -1;
 	return start_listening(run, e) ? -1 : rf_destination_run(engine, e);
 }
 

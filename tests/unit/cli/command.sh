@@ -62,7 +62,9 @@ expect 2 'do not go together' send --qmp s --quiet --verbose tcp://h
 expect 2 'pigeon' send --qmp s pigeon://h
 expect 2 'names no host' send --qmp s tcp://
 expect 2 'not an address' send --qmp s host
+expect 2 'takes nothing behind the address: "?lanes=2"' send --qmp s 'tcp://h?lanes=2'
 expect 2 'is missing behind --' receive tcp://127.0.0.1 --
+expect 2 'is missing behind --' receive tcp://127.0.0.1 -- ''
 expect 2 'not for one behind --' receive --qmp s tcp://127.0.0.1 -- "$fake" greet
 expect 2 'leave out -incoming' receive tcp://127.0.0.1 -- "$fake" greet -incoming defer
 expect 2 'leave out --daemonize' receive tcp://127.0.0.1 -- "$fake" greet --daemonize
@@ -84,6 +86,21 @@ expect 3 'does not speak QMP' receive tcp://127.0.0.1:0 -- "$fake" greet
 pids+=($!)
 for _ in $(seq 500); do [ -S "$work/other" ] && break; sleep 0.01; done
 expect 3 'does not speak QMP' send --qmp "$work/other" tcp://127.0.0.1
+
+# ---- Closed standard descriptors: their numbers are not given to anything else ----
+
+bash -c 'exec "$@" <&- >&- 2>&-' - "$ramferry" receive tcp://127.0.0.1:0 -- "$fake" silent &
+pids+=($!)
+pid=$!
+for _ in $(seq 1000); do ls "$work"/ramferry-*/qmp >"$work/socket" 2>/dev/null && break; sleep 0.01; done
+for fd in 0 1 2; do
+	at=$(readlink "/proc/$pid/fd/$fd")
+	[ "$at" = /dev/null ] || fail "with closed standard descriptors $fd is $at"
+done
+kill -TERM "$pid"
+wait "$pid"
+"$ramferry" --version >&-
+[ $? = 1 ] || fail "--version to a closed standard output is no failure"
 
 # ---- What it gives to the QEMU behind -- ----
 
