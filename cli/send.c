@@ -11,12 +11,13 @@ static void say(struct rf_cli_run *run, rf_result result)
 
 	if (result == RF_OK)
 		snprintf(run->sentence, sizeof(run->sentence), "the guest is at %s now", run->arguments.uri);
-	else if (result == RF_UNKNOWN)
+	else if (result == RF_UNKNOWN &&
+		 run->phase != RF_PHASE_UNDOING) /* then it runs nowhere else, and that was said */
 		snprintf(
 		    run->sentence + length, sizeof(run->sentence) - length,
-		    "; the guest is stopped here and may run at %s: look at the QEMU there (what did ramferry receive "
-		    "say, what does query-status say?) - if it runs there or still might, quit the QEMU here; only "
-		    "when that QEMU has ended for certain, let the guest go on here with the monitor's command cont",
+		    " (what does the QEMU at %s say to query-status, and what did ramferry receive say? - if the "
+		    "guest runs there or still might, quit the QEMU here; only when that QEMU has ended for certain, "
+		    "let the guest go on here with the monitor's command cont)",
 		    run->arguments.uri);
 }
 

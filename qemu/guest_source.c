@@ -20,6 +20,7 @@
 
 /* Video memory of a large card, twice. */
 enum { EARLY_MAX_BYTES = 1 << 30, READ_BYTES = 256 << 10, CONT_PATIENCE_MS = 5000, COMPLETE_PATIENCE_MS = 10000 };
+enum { END_PATIENCE_MS = 500 }; /* between the end of a monitor and that of its process */
 
 /* Room for READ_BYTES more. */
 static int grow_early(struct rf_qemu *g, struct rf_error *e)
@@ -186,24 +187,39 @@ static int run_again(struct rf_qemu *g, struct rf_error *e)
 	return running ? 0 : rf_qemu_run(g, CONT_PATIENCE_MS, e);
 }
 
-int rf_qemu_undo(void *ctx, struct rf_error *e)
+static int undo(struct rf_qemu *g, struct rf_error *e)
 {
-	struct rf_qemu *g = ctx;
 	struct rf_error settings;
-	if (!g->touched)
-		return 0;
 	if (g->migrate_sent && (end_migration(g, e) != 0 || run_again(g, e) != 0))
-		return rf_wrap(e, "the guest may stand still, look at it");
+		return rf_wrap(e, "it may stand still, look at it");
 	if (g->stream >= 0) /* also a name that QEMU holds and `migrate` never took */
 		rf_qmp_call(g->qmp, "closefd", json_pack("{s:s}", "fdname", RF_QEMU_STREAM), NULL, NULL);
 	rf_qemu_stream_close(g);
 	free_early(g);
 	g->migrate_sent = g->continue_sent = false;
-	if (rf_settings_restore(g->qmp, &g->settings, &settings) != 0) {
+	if (rf_settings_restore(g->qmp, &g->settings, &settings) != 0 &&
+	    !rf_process_ended(&g->process, END_PATIENCE_MS))
+		rf_log(g->guest->log, RF_LOG_WARNING,
+		       "the guest is as it was, but QEMU's migration settings are not: %s", settings.text);
+	return 0;
+}
+
+int rf_qemu_undo(void *ctx, struct rf_error *e)
+{
+	struct rf_qemu *g = ctx;
+	struct rf_error why;
+	if (!g->touched)
+		return 0;
+	int r = undo(g, &why);
+	if (r != 0 && !rf_process_ended(&g->process, END_PATIENCE_MS)) {
 		if (e)
-			*e = settings;
-		return rf_wrap(e, "the guest is as it was, but QEMU's migration settings are not");
+			*e = why;
+		return -1;
 	}
+	/* A guest that has ended stands nowhere, and needs nothing. */
+	if (rf_process_ended(&g->process, 0))
+		rf_log(g->guest->log, RF_LOG_WARNING, "QEMU (process %d) has ended, and its guest with it",
+		       (int)g->process.pid);
 	g->touched = false;
 	return 0;
 }

@@ -41,6 +41,19 @@ static int die(struct rf_qmp *q, struct rf_error *e, const struct rf_error *reas
 	return -1;
 }
 
+/* What a failed read or write means; error 0 is the end of what it says. */
+static int gone(struct rf_qmp *q, int error, struct rf_error *e)
+{
+	struct rf_error reason;
+	if (!error || error == EPIPE || error == ECONNRESET)
+		rf_fail(&reason, RF_E_FAILED, "QEMU closed its monitor %s: it has probably ended", q->path);
+	else if (error == EAGAIN)
+		rf_fail(&reason, RF_E_FAILED, "QEMU does not read what its monitor %s is told", q->path);
+	else
+		rf_fail_errno(&reason, RF_E_FAILED, error, "QEMU's monitor %s is gone", q->path);
+	return die(q, e, &reason);
+}
+
 /* ---- Bytes -------------------------------------------------------------------------------------------------------- */
 
 static int send_all(struct rf_qmp *q, const char *bytes, size_t length, int pass_fd, struct rf_error *e)
@@ -69,7 +82,6 @@ static int send_all(struct rf_qmp *q, const char *bytes, size_t length, int pass
 			pass_fd = -1; /* it went with the first byte */
 			continue;
 		}
-		struct rf_error reason;
 		if (errno == EAGAIN && rf_deadline_left_ms(deadline)) {
 			struct pollfd p = {q->fd, POLLOUT, 0};
 			poll(&p, 1, rf_deadline_left_ms(deadline));
@@ -77,8 +89,7 @@ static int send_all(struct rf_qmp *q, const char *bytes, size_t length, int pass
 		}
 		if (errno == EINTR)
 			continue;
-		rf_fail_errno(&reason, RF_E_FAILED, errno, "cannot send to QEMU's monitor %s", q->path);
-		return die(q, e, &reason);
+		return gone(q, errno, e);
 	}
 	return 0;
 }
@@ -86,9 +97,9 @@ static int send_all(struct rf_qmp *q, const char *bytes, size_t length, int pass
 /* Read what is there. 1: something came; 0: nothing within the time; -1: dead. */
 static int receive_some(struct rf_qmp *q, int timeout_ms, struct rf_error *e)
 {
-	struct rf_error reason;
 	size_t room = rf_frame_room(&q->frame);
 	if (!room) {
+		struct rf_error reason;
 		rf_fail(&reason, RF_E_FAILED, "QEMU's monitor %s sent a message without end", q->path);
 		return die(q, e, &reason);
 	}
@@ -103,11 +114,7 @@ static int receive_some(struct rf_qmp *q, int timeout_ms, struct rf_error *e)
 	}
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
-	if (n == 0)
-		rf_fail(&reason, RF_E_FAILED, "QEMU closed its monitor %s: it has probably ended", q->path);
-	else
-		rf_fail_errno(&reason, RF_E_FAILED, errno, "QEMU's monitor %s is gone", q->path);
-	return die(q, e, &reason);
+	return gone(q, n ? errno : 0, e);
 }
 
 static int garbage(struct rf_qmp *q, struct rf_error *e)

@@ -4,6 +4,7 @@
 #include "mover.h"
 
 #include "qemu/clock.h"
+#include "qemu/guest.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -25,6 +27,11 @@ static const char *bootsector;
 static int refuse(void *arg, const void *data, size_t length)
 {
 	return -1;
+}
+
+static void remember(void *arg, enum rf_log_level level, const char *sentence)
+{
+	snprintf(arg, 200, "%s", sentence);
 }
 
 /* ---- What QEMU's settings are, to see them put back --------------------------------------------------------------------- */
@@ -323,6 +330,26 @@ static void a_destination_that_dies_over_cont_may_have_run(void **state)
 	undo_and_end(&x);
 }
 
+/* It runs, so the move has failed and nothing is in doubt, whatever QEMU's settings are. */
+static void settings_that_stay_changed_are_a_warning(void **state)
+{
+	struct machine a;
+	struct rf_error e = {0};
+	char said[200] = "";
+	const struct rf_log log = {.write = remember, .arg = said};
+	machine_start(&a, bootsector, MACHINE_PLAIN, NULL);
+	struct rf_guest *s = mover_open(&a, RF_ROLE_SOURCE);
+	must(s->ops->prepare(s->ctx, RF_ROLE_SOURCE, &e), &e);
+	s->log = &log;
+	/* The monitor breaks, the guest does not mind. */
+	shutdown(rf_qmp_fd(((struct rf_qemu *)s->ctx)->qmp), SHUT_RDWR);
+	must(s->ops->undo(s->ctx, &e), &e);
+	assert_non_null(strstr(said, "the guest is as it was, but QEMU's migration settings are not"));
+	assert_true(machine_runs(&a));
+	rf_guest_destroy(s);
+	machine_end(&a);
+}
+
 static void a_bad_state_is_a_sentence(void **state)
 {
 	struct machine b;
@@ -339,18 +366,23 @@ static void a_bad_state_is_a_sentence(void **state)
 	machine_end(&b);
 }
 
+/* There is nothing to be put back then, and nobody need wonder where the guest runs. */
 static void a_source_that_dies_is_a_sentence(void **state)
 {
 	struct machine a;
 	struct rf_error e = {0};
 	bool was_running;
+	char said[200] = "";
+	const struct rf_log log = {.write = remember, .arg = said};
 	machine_start(&a, bootsector, MACHINE_PLAIN, NULL);
 	struct rf_guest *s = mover_open(&a, RF_ROLE_SOURCE);
 	must(s->ops->prepare(s->ctx, RF_ROLE_SOURCE, &e), &e);
 	kill(a.pid, SIGKILL);
 	assert_int_equal(s->ops->pause(s->ctx, &was_running, &e), -1);
 	assert_non_null(strstr(e.text, "monitor"));
-	assert_int_equal(s->ops->undo(s->ctx, &e), -1);
+	s->log = &log;
+	must(s->ops->undo(s->ctx, &e), &e);
+	assert_non_null(strstr(said, "has ended, and its guest with it"));
 	rf_guest_destroy(s);
 	machine_end(&a);
 }
@@ -376,6 +408,7 @@ int main(int argc, char **argv)
 	    cmocka_unit_test(a_discard_ends_a_qemu_that_does_not_answer),
 	    cmocka_unit_test(a_destination_that_died_has_not_run),
 	    cmocka_unit_test(a_destination_that_dies_over_cont_may_have_run),
+	    cmocka_unit_test(settings_that_stay_changed_are_a_warning),
 	    cmocka_unit_test(a_bad_state_is_a_sentence),
 	    cmocka_unit_test(a_source_that_dies_is_a_sentence),
 	};
