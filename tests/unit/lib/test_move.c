@@ -271,6 +271,27 @@ static void nobody_listens(void **state)
 	counting_close(&listener);
 }
 
+/* Seen before anybody is called: the receiver's guest would be discarded for it. */
+static void options_that_contradict_touch_nothing(void **state)
+{
+	struct pair p;
+
+	open_pair(&p);
+	assert_int_equal(rf_set(p.source.m, "tracker", "hash"), RF_OK);
+	assert_int_equal(rf_set(p.source.m, "source-memory", "direct"), RF_OK);
+	start_pair(&p);
+	counting_join(&p.source);
+	assert_int_equal(p.source.result, RF_USAGE);
+	assert_says(p.source.error, "--source-memory direct");
+	assert_string_equal(p.source.story, "facts");
+	assert_true(counting_goes_on(&p.source));
+	rf_cancel(p.dest.m);
+	counting_join(&p.dest);
+	assert_int_equal(p.dest.result, RF_CANCELLED);
+	assert_string_equal(p.dest.story, "facts");
+	close_pair(&p);
+}
+
 static void cancelled_before_it_begins(void **state)
 {
 	struct counting c;
@@ -340,6 +361,7 @@ int main(void)
 	    cmocka_unit_test(destination_callbacks_fail),
 	    cmocka_unit_test(other_facts_are_refused),
 	    cmocka_unit_test(nobody_listens),
+	    cmocka_unit_test(options_that_contradict_touch_nothing),
 	    cmocka_unit_test(cancelled_before_it_begins),
 	    cmocka_unit_test(cancelled_by_either_side),
 	    cmocka_unit_test(cancelled_from_a_signal_handler),
