@@ -34,7 +34,10 @@ static int submit(struct rf_tcp *t, void (*run)(void *), const struct work *w)
 static void fail_registration(struct rf_event_node *node, const char *what, int err)
 {
 	enum { ROOM = 300 };
-	char why[100];
+	char room[100];
+	/* The file that is mapped has no page there and gets none; whoever touched it would be killed by SIGBUS. */
+	const char *why = err == EFAULT ? "the file system that holds it is full, or no huge pages are left"
+					: strerror_r(err, room, sizeof(room));
 
 	node->event.status = -1;
 	node->text = malloc(ROOM);
@@ -42,7 +45,7 @@ static void fail_registration(struct rf_event_node *node, const char *what, int 
 		node->event.text = "out of memory";
 		return;
 	}
-	snprintf(node->text, ROOM, "%s: %s", what, strerror_r(err, why, sizeof(why)));
+	snprintf(node->text, ROOM, "%s: %s", what, why);
 	node->event.text = node->text;
 }
 

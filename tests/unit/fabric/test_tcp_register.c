@@ -85,6 +85,25 @@ static void test_memory_that_cannot_be_had(void **state)
 	munmap(memory, PAGES * PAGE);
 }
 
+/* As on a tmpfs that is full: the mapping is there, but its file gets no more pages. */
+static void test_a_file_without_room(void **state)
+{
+	struct rf_fabric *f = raw_open(1, SECONDS(1), NULL);
+	int fd = memfd_create("no room", MFD_CLOEXEC);
+	void *memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	struct rf_event ev;
+
+	assert_ptr_not_equal(memory, MAP_FAILED);
+	assert_int_equal(ftruncate(fd, PAGES / 2 * PAGE), 0);
+	assert_int_equal(f->ops->reg(f, memory, PAGES * PAGE, RF_ACCESS_REMOTE_WRITE, 5), 0);
+	ev = raw_event(f);
+	assert_int_equal(ev.status, -1);
+	assert_non_null(strstr(ev.text, "the file system that holds it is full"));
+	f->ops->close(f);
+	munmap(memory, PAGES * PAGE);
+	close(fd);
+}
+
 /* As a kernel before 5.14 answers: for this thread and those that it starts. */
 static bool forget_advice(void)
 {
@@ -146,6 +165,7 @@ int main(void)
 	    cmocka_unit_test(test_populates),
 	    cmocka_unit_test(test_source_touches_nothing),
 	    cmocka_unit_test(test_memory_that_cannot_be_had),
+	    cmocka_unit_test(test_a_file_without_room),
 	    cmocka_unit_test(test_old_kernel),
 	    cmocka_unit_test(test_close_stops_it),
 	};
