@@ -109,6 +109,14 @@ static int resolve_name(const char *host, const char *service, struct rf_events 
 	return r;
 }
 
+/* Such an address means something only together with the interface it is behind. */
+static bool lacks_interface(const struct addrinfo *a)
+{
+	const struct sockaddr_in6 *v6 = (const void *)a->ai_addr;
+
+	return a->ai_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) && !v6->sin6_scope_id;
+}
+
 int rf_resolve(const char *host, uint16_t port, struct rf_events *events, int64_t deadline_ns, struct addrinfo **out,
 	       struct rf_error *e)
 {
@@ -123,6 +131,11 @@ int rf_resolve(const char *host, uint16_t port, struct rf_events *events, int64_
 		hints.ai_flags = AI_NUMERICSERV;
 	int rc = getaddrinfo(*host && !here ? host : NULL, service, &hints, out);
 
+	if (rc == 0 && lacks_interface(*out)) {
+		freeaddrinfo(*out);
+		*out = NULL;
+		return rf_fail(e, RF_E_USAGE, "the address %s needs an interface, as in [%s%%eth0]", host, host);
+	}
 	if (rc == 0)
 		return 0;
 	*out = NULL;

@@ -128,6 +128,21 @@ static void test_unresolvable(void **state)
 	f->ops->close(f);
 }
 
+static void test_link_local_without_its_interface(void **state)
+{
+	struct rf_uri uri = {.scheme = "tcp", .host = "fe80::1", .port = 7263};
+	struct rf_fabric *f = raw_open(1, SECONDS(5), NULL);
+	static const char sentence[] = "the address fe80::1 needs an interface, as in [fe80::1%eth0]";
+	struct rf_error e = {0};
+
+	assert_int_equal(f->ops->connect(f, &uri, &e), -1);
+	assert_string_equal(e.text, sentence);
+	assert_int_equal(f->ops->listen(f, &uri, &e), -1);
+	assert_string_equal(e.text, sentence);
+	assert_int_equal(e.code, RF_E_USAGE);
+	f->ops->close(f);
+}
+
 static void test_port_in_use(void **state)
 {
 	struct rf_fabric *second = raw_open(1, SECONDS(1), NULL);
@@ -335,6 +350,7 @@ int main(void)
 	    cmocka_unit_test(test_host_name),
 	    cmocka_unit_test(test_all_addresses),
 	    cmocka_unit_test(test_unresolvable),
+	    cmocka_unit_test(test_link_local_without_its_interface),
 	    cmocka_unit_test(test_port_in_use),
 	    cmocka_unit_test(test_not_our_address),
 	    cmocka_unit_test(test_nobody_listens),
