@@ -365,18 +365,20 @@ static void call_done(struct rf_task *task, const struct rf_event *event)
 	c->done = true;
 }
 
-/* What comes of the operation, and in *pumped_ok what comes of the peer meanwhile. */
-static int call(struct rf_peer *p, int (*fn)(void *arg, struct rf_error *e), void *arg, struct rf_error *pumped,
-		bool *pumped_ok, struct rf_error *e)
+/* What comes of the operation, and in *pumped_ok what comes of the peer (and of `meanwhile`) in that time. */
+static int call(struct rf_peer *p, int (*fn)(void *arg, struct rf_error *e),
+		int (*meanwhile)(void *arg, struct rf_error *e), void *arg, struct rf_error *pumped, bool *pumped_ok,
+		struct rf_error *e)
 {
 	struct call c = {.task.done = call_done, .fn = fn, .arg = arg};
 	struct rf_error ignored;
 	bool deaf = p->deaf;
 
-	*pumped_ok = true;
 	c.task.owner = &c;
 	if (rf_peer_run(p, &c.task, call_run, &c, e))
 		return -1;
+	*pumped_ok = !meanwhile || !meanwhile(arg, pumped);
+	p->deaf = deaf || !*pumped_ok;
 	while (!c.done)
 		if (rf_peer_pump(p, -1, *pumped_ok ? pumped : &ignored)) {
 			/* Once the peer has failed, only the operation itself is waited for. */
@@ -389,16 +391,22 @@ static int call(struct rf_peer *p, int (*fn)(void *arg, struct rf_error *e), voi
 	return c.result ? -1 : 0;
 }
 
-int rf_peer_call(struct rf_peer *p, int (*fn)(void *arg, struct rf_error *e), void *arg, struct rf_error *e)
+int rf_peer_call_meanwhile(struct rf_peer *p, int (*fn)(void *arg, struct rf_error *e),
+			   int (*meanwhile)(void *arg, struct rf_error *e), void *arg, struct rf_error *e)
 {
 	struct rf_error pumped;
 	bool pumped_ok;
 
-	if (call(p, fn, arg, &pumped, &pumped_ok, e))
+	if (call(p, fn, meanwhile, arg, &pumped, &pumped_ok, e))
 		return -1;
 	if (!pumped_ok)
 		*e = pumped;
 	return pumped_ok ? 0 : -1;
+}
+
+int rf_peer_call(struct rf_peer *p, int (*fn)(void *arg, struct rf_error *e), void *arg, struct rf_error *e)
+{
+	return rf_peer_call_meanwhile(p, fn, NULL, arg, e);
 }
 
 int rf_peer_call_anyway(struct rf_peer *p, int (*fn)(void *arg, struct rf_error *e), void *arg, struct rf_error *e)
@@ -406,7 +414,7 @@ int rf_peer_call_anyway(struct rf_peer *p, int (*fn)(void *arg, struct rf_error 
 	struct rf_error pumped;
 	bool pumped_ok;
 
-	return call(p, fn, arg, &pumped, &pumped_ok, e);
+	return call(p, fn, NULL, arg, &pumped, &pumped_ok, e);
 }
 
 void rf_peer_quiesce(struct rf_peer *p)

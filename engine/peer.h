@@ -82,6 +82,10 @@ int rf_peer_run(struct rf_peer *p, struct rf_task *task, void (*fn)(void *), voi
  * the operation has ended, for it cannot be taken back. */
 int rf_peer_call(struct rf_peer *p, int (*fn)(void *arg, struct rf_error *e), void *arg, struct rf_error *e);
 
+/* The same, with something to do on the engine's thread meanwhile, which may pump; it fails as the peer would. */
+int rf_peer_call_meanwhile(struct rf_peer *p, int (*fn)(void *arg, struct rf_error *e),
+			   int (*meanwhile)(void *arg, struct rf_error *e), void *arg, struct rf_error *e);
+
 /* The same for what must be done whatever becomes of the peer, which is answered as long as it lives. */
 int rf_peer_call_anyway(struct rf_peer *p, int (*fn)(void *arg, struct rf_error *e), void *arg, struct rf_error *e);
 

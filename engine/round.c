@@ -25,7 +25,9 @@ void rf_round_start(struct rf_round *r, enum rf_scan_kind kind)
 
 uint64_t rf_round_left_bytes(const struct rf_round *r)
 {
-	return (r->scan->send_pages << RF_PAGE_SHIFT) - r->written_bytes;
+	uint64_t found_bytes = r->scan->send_pages << RF_PAGE_SHIFT;
+	return found_bytes > r->written_bytes ? found_bytes - r->written_bytes
+					      : 0; /* a scan without a round finds other things */
 }
 
 /* ---- ZERO ---- */

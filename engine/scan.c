@@ -70,23 +70,31 @@ static int scan_extents(struct rf_scan_job *job, struct rf_block *b, struct rf_s
 	return 0;
 }
 
+/* What an earlier round left over is looked at again. */
+static void take_back(struct rf_sets *set, struct rf_run slice)
+{
+	rf_pages_unite(&set->to_send, &set->zero, slice.first, slice.count);
+	rf_pages_remove(&set->zero, slice.first, slice.count);
+}
+
+/* What is found waits in `zero` for the next collect. A page that was never sent is zero over there, hole or not. */
+static int scan_holes(struct rf_scan_job *job, struct rf_block *b, struct rf_sets *set, struct rf_error *e)
+{
+	take_back(set, job->run);
+	return sort_holes(b, set, &set->ever_sent, job->run, e);
+}
+
 static int scan_collect(struct rf_scan_job *job, struct rf_block *b, struct rf_sets *set, struct rf_error *e)
 {
 	struct rf_scan *s = job->scan;
 	struct rf_run run = job->run;
 
-	/* What an earlier round left over is looked at again. */
-	rf_pages_unite(&set->to_send, &set->zero, run.first, run.count);
-	rf_pages_remove(&set->zero, run.first, run.count);
+	take_back(set, run);
 	if (s->tracker->ops->collect(s->tracker, job->block, run, &set->to_send, e))
 		return -1;
 	job->dirty_pages = rf_pages_count(&set->to_send, run.first, run.count);
-	if (s->guest->may_discard) {
-		if (sort_holes(b, set, &set->to_send, run, e))
-			return -1;
-		if (s->kind == RF_SCAN_FINAL && sort_holes(b, set, &set->ever_sent, run, e))
-			return -1;
-	}
+	if (s->guest->may_discard && sort_holes(b, set, &set->to_send, run, e))
+		return -1;
 	sort_zero(b, set, run);
 	drop_never_sent(set, run);
 	job->zero_pages = rf_pages_count(&set->zero, run.first, run.count);
@@ -113,8 +121,10 @@ static void job_run(void *arg)
 		job->result = scan_extents(job, b, set, &job->error);
 		break;
 	case RF_SCAN_COLLECT:
-	case RF_SCAN_FINAL:
 		job->result = scan_collect(job, b, set, &job->error);
+		break;
+	case RF_SCAN_HOLES:
+		job->result = scan_holes(job, b, set, &job->error);
 		break;
 	}
 	job->send_pages = rf_pages_count(&set->to_send, job->run.first, job->run.count);

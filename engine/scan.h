@@ -25,7 +25,7 @@ enum rf_scan_kind {
 	RF_SCAN_ARM,     /* start tracking */
 	RF_SCAN_EXTENTS, /* round 0: everything that holds data */
 	RF_SCAN_COLLECT, /* what was written since */
-	RF_SCAN_FINAL,   /* the same, and what became a hole without a write */
+	RF_SCAN_HOLES,   /* what became a hole without a write; its ZEROs are told with the next COLLECT */
 	RF_SCAN_DROP,    /* stop tracking */
 };
 

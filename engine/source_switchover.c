@@ -2,8 +2,9 @@
 /* The time in which nobody runs the guest. The order is the one of docs/design.md section 5, and each step is measured:
  *
  *   pause         the guest stands still and no device writes; meanwhile the last round drains
- *   save          the device state; this may still change guest RAM
- *   last sync     so it comes behind the save
+ *   save          the device state; this may still write to guest RAM. Meanwhile the extents are compared with what was ever
+ *                 sent: nobody discards any more, and it costs as much as a sync
+ *   last sync     behind the save, so that it finds what that wrote
  *   final pass    its set; the state travels on the control lane meanwhile
  *   verify        --verify only
  *   load          the destination loads the state, once its memory is complete
@@ -53,6 +54,12 @@ static int call_save(void *arg, struct rf_error *e)
 	return full.code || result ? rf_wrap(e, "cannot save the device state") : 0;
 }
 
+static int find_holes(void *arg, struct rf_error *e)
+{
+	struct rf_source *s = arg;
+	return s->guest->may_discard ? rf_scan_all(&s->scan, RF_SCAN_HOLES, e) : 0;
+}
+
 static int pause_guest(struct rf_source *s, int64_t *mark, struct rf_error *e)
 {
 	struct rf_stats *stats = s->engine->stats;
@@ -70,7 +77,7 @@ static int pause_guest(struct rf_source *s, int64_t *mark, struct rf_error *e)
 static int save_state(struct rf_source *s, int64_t *mark, struct rf_error *e)
 {
 	struct rf_stats *stats = s->engine->stats;
-	if (rf_peer_call(&s->peer, call_save, s, e))
+	if (rf_peer_call_meanwhile(&s->peer, call_save, find_holes, s, e))
 		return -1;
 	stats->state_bytes = s->state.length;
 	stats->downtime_save_ns = since(s, mark);
@@ -81,7 +88,7 @@ static int final_pass(struct rf_source *s, int64_t *mark, struct rf_error *e)
 {
 	struct rf_stats *stats = s->engine->stats;
 	s->round.final = true;
-	rf_round_start(&s->round, RF_SCAN_FINAL);
+	rf_round_start(&s->round, RF_SCAN_COLLECT);
 	if (rf_round_write(&s->round, NULL, NULL, e))
 		return -1;
 	if (!s->engine->options->verify) {

@@ -57,6 +57,7 @@ struct rf_versions_spec {
 	uint64_t working_pages;   /* of each block, from its start; 0: all */
 	unsigned zeroing_percent; /* of its writes make a page zero */
 	uint64_t state_bytes;
+	unsigned pause_holes; /* pages that it discards last of all, and no tracker tells */
 	unsigned save_writes; /* pages that devices still write while their state is saved */
 	int64_t cost_ns[RF_VERSIONS_OPS];
 	bool fails[RF_VERSIONS_OPS]; /* after its cost */

@@ -66,6 +66,18 @@ static void take_snapshot(struct rf_versions *g)
 		memcpy(g->blocks[i]->at_pause, g->blocks[i]->version, g->blocks[i]->block.npages * sizeof(uint32_t));
 }
 
+static void discard_some(struct rf_versions *g)
+{
+	struct rf_versions_block *b = g->blocks[0];
+	unsigned i;
+
+	for (i = 0; i < g->spec.pause_holes; i++) {
+		uint64_t page = rf_versions_random(g, b->block.npages);
+		b->version[page] = 0;
+		rf_pages_remove(&b->present, page, 1);
+	}
+}
+
 static int versions_pause(void *ctx, bool *was_running, struct rf_error *e)
 {
 	struct rf_versions *g = ctx;
@@ -73,6 +85,7 @@ static int versions_pause(void *ctx, bool *was_running, struct rf_error *e)
 	begin(g, RF_VERSIONS_PAUSE);
 	*was_running = g->ran = g->running;
 	rf_versions_stop(g);
+	discard_some(g);
 	take_snapshot(g);
 	return end(g, RF_VERSIONS_PAUSE, e);
 }

@@ -62,7 +62,8 @@ typedef struct rf_guest_ops {
 	 * shall restore. */
 	int (*pause)(void *ctx, int *was_running, char *why, size_t why_length);
 
-	/* Source, paused: hand the device state to write(sink, …), in pieces of any size; stop when it returns -1. */
+	/* Source, paused: hand the device state to write(sink, …), in pieces of any size; stop when it returns -1. The
+	 * guest's memory may still be written to until this returns; what it gave back (balloon) it has given back before. */
 	int (*save)(void *ctx, int (*write)(void *sink, const void *data, size_t length), void *sink, char *why,
 		    size_t why_length);
 

@@ -51,7 +51,8 @@ struct rf_lifecycle_ops {
 	 * restore. */
 	int (*pause)(void *ctx, bool *was_running, struct rf_error *e);
 
-	/* Source, paused: device state. Guest RAM may still change during this call, not after it. */
+	/* Source, paused: device state. Guest RAM may still be written to during this call, not after it; no page
+	 * becomes a hole any more. */
 	int (*save)(void *ctx, const struct rf_state_sink *sink, struct rf_error *e);
 
 	/* Destination: memory is complete; take the device state. The guest does not run yet. */

@@ -116,6 +116,32 @@ static void test_sparse(void **state)
 	for_seeds(41, 1, tell_sparse);
 }
 
+/* devices write a lot while their state is saved, into pages that were sent, into holes, and into pages that were discarded
+ * a moment before and are being searched for at the same time -> all of it arrives, and the holes read as zeros */
+static void tell_saving(uint64_t seed)
+{
+	struct story s;
+
+	story_begin(&s, seed);
+	story_writes(&s, 1000, 16);
+	s.source.spec.pause_holes = s.source.spec.save_writes = 4000;
+	s.source.spec.cost_ns[RF_VERSIONS_SAVE] = (int64_t)(seed % 4) * 300000;
+	s.destination.spec.data_percent = 50;
+	story_run(&s);
+	story_moved(&s);
+	story_assert(&s, s.source.stats.rounds[s.source.stats.nrounds - 1].pages >= 4000);
+	story_assert(&s, s.source.stats.downtime_ns ==
+			     s.source.stats.downtime_pause_ns + s.source.stats.downtime_save_ns +
+				 s.source.stats.downtime_scan_ns + s.source.stats.downtime_final_pass_ns +
+				 s.source.stats.downtime_load_ns + s.source.stats.downtime_hand_off_ns);
+	story_end(&s);
+}
+
+static void test_saving(void **state)
+{
+	for_seeds(201, 8, tell_saving);
+}
+
 /* paused by its operator -> it is paused at the destination, and never runs */
 static void tell_paused(uint64_t seed)
 {
@@ -255,10 +281,11 @@ static void test_replay(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_idle),      cmocka_unit_test(test_writing),    cmocka_unit_test(test_sweeping),
-	    cmocka_unit_test(test_zeros),     cmocka_unit_test(test_sparse),     cmocka_unit_test(test_paused),
-	    cmocka_unit_test(test_blocks),    cmocka_unit_test(test_empty),      cmocka_unit_test(test_verified),
-	    cmocka_unit_test(test_long_load), cmocka_unit_test(test_long_pause), cmocka_unit_test(test_replay),
+	    cmocka_unit_test(test_idle),     cmocka_unit_test(test_writing),   cmocka_unit_test(test_sweeping),
+	    cmocka_unit_test(test_zeros),    cmocka_unit_test(test_sparse),    cmocka_unit_test(test_saving),
+	    cmocka_unit_test(test_paused),   cmocka_unit_test(test_blocks),    cmocka_unit_test(test_empty),
+	    cmocka_unit_test(test_verified), cmocka_unit_test(test_long_load), cmocka_unit_test(test_long_pause),
+	    cmocka_unit_test(test_replay),
 	};
 
 	return run_stories("moves", tests);

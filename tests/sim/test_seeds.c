@@ -36,6 +36,7 @@ static void any_guest(struct story *s)
 	from->zeroing_percent = (unsigned)chance(3) ? 5 : (unsigned)chance(101);
 	from->state_bytes = chance(2) ? chance(200000) : chance(100);
 	from->save_writes = (unsigned)chance(20);
+	from->pause_holes = from->save_writes * (from->save_writes % 3);
 }
 
 static void any_world(struct story *s)
