@@ -165,6 +165,17 @@ static int call_empty(void *arg, struct rf_error *e)
 	return 0;
 }
 
+static void tell_files(struct rf_destination *d)
+{
+	struct rf_fabric *f = d->peer.fabric;
+	for (unsigned i = 0; i < d->guest->nblocks && f->ops->file; i++) {
+		const struct rf_block *b = d->guest->blocks[i];
+		/* hugetlbfs can be mapped, but not written to. */
+		if (b->fd >= 0 && b->page_bytes == RF_PAGE_BYTES)
+			f->ops->file(f, b->memory, b->npages << RF_PAGE_SHIFT, b->fd, b->fd_offset);
+	}
+}
+
 static int set_up(struct rf_destination *d, struct rf_error *e)
 {
 	struct rf_fabric *f = d->engine->fabric;
@@ -189,6 +200,7 @@ static int meet_source(struct rf_destination *d, struct rf_error *e)
 	d->owner = rf_owner_after(d->owner, RF_STEP_FILL);
 	if (rf_peer_call(&d->peer, call_prepare, d, e) || rf_peer_call(&d->peer, call_empty, d, e))
 		return -1;
+	tell_files(d);
 	d->peer.phase = RF_WIRE_COPY;
 	rf_peer_begin(&d->peer, RF_MSG_BLOCKS_OK);
 	return rf_peer_send(&d->peer, RF_LANE_CONTROL, e);

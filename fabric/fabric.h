@@ -110,6 +110,11 @@ struct rf_fabric_ops {
 	 * to run(). Frees f. NULL is fine. */
 	void (*close)(struct rf_fabric *f);
 
+	/* A hint, for memory that the peer will write to: [address, address + length) is a shared mapping of `fd` from
+	 * `offset` on, both for as long as the fabric lives. A fabric whose data passes through the CPU may put it into
+	 * the file. NULL where it means nothing. */
+	void (*file)(struct rf_fabric *f, const void *address, uint64_t length, int fd, uint64_t offset);
+
 	/* → RF_EV_REGISTERED. [address, address + length) is page-aligned and stays mapped until released. */
 	int (*reg)(struct rf_fabric *f, void *address, uint64_t length, enum rf_access access, uint64_t cookie);
 	/* → RF_EV_RELEASED. No write uses it any more. */

@@ -182,6 +182,14 @@ static void fault_close(struct rf_fabric *f)
 	free(x);
 }
 
+static void fault_file(struct rf_fabric *f, const void *address, uint64_t length, int fd, uint64_t offset)
+{
+	struct rf_fabric *inner = of(f)->inner;
+
+	if (inner->ops->file)
+		inner->ops->file(inner, address, length, fd, offset);
+}
+
 static int fault_reg(struct rf_fabric *f, void *address, uint64_t length, enum rf_access access, uint64_t cookie)
 {
 	struct fault *x = of(f);
@@ -322,6 +330,7 @@ static const struct rf_fabric_ops fault_ops = {
     .accept = fault_accept,
     .connect = fault_connect,
     .close = fault_close,
+    .file = fault_file,
     .reg = fault_reg,
     .dereg = fault_dereg,
     .write = fault_write,

@@ -303,6 +303,11 @@ static int64_t tcp_now(struct rf_fabric *f)
 	return rf_monotonic_ns();
 }
 
+static void tcp_file(struct rf_fabric *f, const void *address, uint64_t length, int fd, uint64_t offset)
+{
+	rf_files_add(&rf_tcp_of(f)->files, address, length, fd, offset);
+}
+
 const struct rf_fabric_ops rf_fabric_tcp = {
     .scheme = "tcp",
     .probe = tcp_probe,
@@ -312,6 +317,7 @@ const struct rf_fabric_ops rf_fabric_tcp = {
     .accept = rf_tcp_accept,
     .connect = rf_tcp_connect,
     .close = tcp_close,
+    .file = tcp_file,
     .reg = rf_tcp_reg,
     .dereg = rf_tcp_dereg,
     .write = tcp_write,

@@ -14,6 +14,7 @@
 #include "common/workers.h"
 #include "fabric/events.h"
 #include "fabric/fabric.h"
+#include "fabric/files.h"
 #include "fabric/regions.h"
 #include "fabric/tcp_wire.h"
 
@@ -68,6 +69,7 @@ struct rf_tcp {
 	struct rf_fabric_config config;
 	struct rf_events *events;
 	struct rf_regions *regions;
+	struct rf_files files; /* that the memory of either side is a mapping of */
 	struct rf_workers *workers;
 	struct rf_tcp_listener *listener;
 	char peer[300]; /* "host:port" for sentences */

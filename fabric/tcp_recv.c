@@ -22,6 +22,7 @@ struct intake {
 	struct rf_target targets[RF_TCP_MAX_VECTORS];
 	struct iovec iov[RF_TCP_MAX_VECTORS];
 	struct rf_region *held[RF_TCP_MAX_VECTORS];
+	struct rf_splice splice;
 };
 
 /* Skip `got` bytes of what is still to be filled. The pieces that are left. */
@@ -36,28 +37,31 @@ static unsigned advance(struct iovec **iov, unsigned pieces, size_t got)
 	return pieces;
 }
 
+static bool failed(struct intake *in, ssize_t got, bool frame_begins)
+{
+	char why[100];
+
+	if (got < 0)
+		rf_tcp_lose(in->tcp, "receiving from %s: %s", in->tcp->peer, strerror_r(errno, why, sizeof(why)));
+	else
+		rf_tcp_lose(in->tcp,
+			    frame_begins ? "%s closed the connection"
+					 : "%s closed the connection in the middle of a transfer",
+			    in->tcp->peer);
+	return false;
+}
+
 /* Fill all pieces. false: the lane is over, and rf_tcp_lose() was told why. */
 static bool fill(struct intake *in, struct iovec *iov, unsigned pieces, bool frame_begins)
 {
 	while (pieces) {
 		struct msghdr m = {.msg_iov = iov, .msg_iovlen = pieces};
 		ssize_t got = recvmsg(in->lane->fd, &m, MSG_WAITALL);
-		char why[100];
 
 		if (got < 0 && errno == EINTR)
 			continue;
-		if (got < 0) {
-			rf_tcp_lose(in->tcp, "receiving from %s: %s", in->tcp->peer,
-				    strerror_r(errno, why, sizeof(why)));
-			return false;
-		}
-		if (got == 0) {
-			rf_tcp_lose(in->tcp,
-				    frame_begins ? "%s closed the connection"
-						 : "%s closed the connection in the middle of a transfer",
-				    in->tcp->peer);
-			return false;
-		}
+		if (got <= 0)
+			return failed(in, got, frame_begins);
 		frame_begins = false;
 		pieces = advance(&iov, pieces, (size_t)got);
 		if (rf_tcp_out_of_patience(in->tcp))
@@ -96,6 +100,53 @@ static bool check_vectors(struct intake *in, const struct rf_tcp_frame *frame)
 	return sum == frame->bytes || broken(in, "the lengths of a batch do not add up");
 }
 
+/* One long piece, by the file that it is a mapping of. */
+static bool fill_file(struct intake *in, const struct rf_file *file, struct iovec *piece)
+{
+	char *at = piece->iov_base;
+	size_t left = piece->iov_len;
+
+	while (left && !in->splice.useless) {
+		uint64_t offset = file->offset + ((uintptr_t)at - file->address);
+		ssize_t got = rf_splice_in(&in->splice, in->lane->fd, file->fd, offset, at, left);
+
+		if (got < 0 && in->splice.useless)
+			break;
+		if (got <= 0)
+			return failed(in, got, false);
+		at += got;
+		left -= (size_t)got;
+		if (rf_tcp_out_of_patience(in->tcp))
+			return false;
+	}
+	return fill_one(in, at, left, false);
+}
+
+static const struct rf_file *long_and_in_a_file(const struct intake *in, const struct iovec *piece)
+{
+	if (piece->iov_len < RF_FILE_PIECE_BYTES || in->splice.useless)
+		return NULL;
+	return rf_files_find(&in->tcp->files, (uintptr_t)piece->iov_base, piece->iov_len);
+}
+
+static bool fill_in_place(struct intake *in, struct iovec *iov, unsigned pieces)
+{
+	while (pieces) {
+		const struct rf_file *file = NULL;
+		unsigned n = 0;
+
+		while (n < pieces && !(file = long_and_in_a_file(in, &iov[n])))
+			n++;
+		if (n && !fill(in, iov, n, false))
+			return false;
+		if (file && !fill_file(in, file, &iov[n++]))
+			return false;
+		iov += n;
+		pieces -= n;
+	}
+	return true;
+}
+
 static bool receive_writes(struct intake *in, const struct rf_tcp_frame *frame)
 {
 	struct rf_regions *regions = in->tcp->regions;
@@ -116,7 +167,7 @@ static bool receive_writes(struct intake *in, const struct rf_tcp_frame *frame)
 		return false;
 	}
 	/* From here on it is as with a card: memory changes under whoever looks, until the message behind it is there. */
-	bool ok = fill(in, in->iov, frame->count, false);
+	bool ok = fill_in_place(in, in->iov, frame->count);
 
 	rf_regions_let_go(regions, in->held, held);
 	return ok;
@@ -184,8 +235,10 @@ void *rf_tcp_receiver(void *arg)
 	if (in) {
 		in->lane = lane;
 		in->tcp = t;
+		rf_splice_open(&in->splice);
 		while (receive_frame(in) && !atomic_load(&t->closing) && !rf_tcp_out_of_patience(t))
 			;
+		rf_splice_close(&in->splice);
 		free(in);
 	} else {
 		rf_tcp_lose(t, "out of memory");

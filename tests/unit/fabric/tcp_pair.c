@@ -16,6 +16,9 @@ struct end {
 	struct rf_error e;
 };
 
+/* The fabric of the role that runs on this thread. */
+static _Thread_local struct rf_fabric *ours;
+
 static void *source_main(void *arg)
 {
 	struct end *end = arg;
@@ -23,6 +26,7 @@ static void *source_main(void *arg)
 	if (rf_fabric_tcp.open(end->config, &end->f, &end->e) < 0)
 		return NULL;
 	end->connected = end->f->ops->connect(end->f, &end->uri, &end->e) == 0;
+	ours = end->f;
 	if (end->connected)
 		suite_side_run(end->side, end->f);
 	end->f->ops->close(end->f);
@@ -34,6 +38,7 @@ static void *destination_main(void *arg)
 	struct end *end = arg;
 
 	end->connected = end->f->ops->accept(end->f, end->config->connect_timeout_ns, &end->e) == 0;
+	ours = end->f;
 	if (end->connected)
 		suite_side_run(end->side, end->f);
 	end->f->ops->close(end->f);
@@ -76,17 +81,38 @@ static bool run_pair(const struct suite_fabric *on, const struct rf_fabric_confi
 }
 
 /* Shared memory, as a guest's is. */
-static void *map(const struct suite_fabric *on, size_t bytes)
+static void *map_fd(size_t bytes, int *fd)
 {
-	int fd = memfd_create("fabric-test", MFD_CLOEXEC);
 	void *p = MAP_FAILED;
 
-	if (fd >= 0 && ftruncate(fd, (off_t)bytes) == 0)
-		p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	*fd = memfd_create("fabric-test", MFD_CLOEXEC);
+	if (*fd >= 0 && ftruncate(*fd, (off_t)bytes) == 0)
+		p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static void *map(const struct suite_fabric *on, size_t bytes)
+{
+	int fd;
+	void *p = map_fd(bytes, &fd);
+
 	if (fd >= 0)
 		close(fd);
-	return p == MAP_FAILED ? NULL : p;
+	return p;
+}
+
+/* The same, and the fabric knows the file. It stays open, for the fabric may outlive the mapping. */
+static void *map_and_tell(const struct suite_fabric *on, size_t bytes)
+{
+	int fd;
+	void *p = map_fd(bytes, &fd);
+
+	if (p && ours)
+		ours->ops->file(ours, p, bytes, fd, 0);
+	return p;
 }
 
 const struct suite_fabric tcp_suite_fabric = {"tcp",           run_pair,        map, suite_bytes_unmap,
 					      suite_bytes_put, suite_bytes_hold};
+const struct suite_fabric tcp_file_suite_fabric = {"tcp, into files", run_pair,        map_and_tell,
+						   suite_bytes_unmap, suite_bytes_put, suite_bytes_hold};

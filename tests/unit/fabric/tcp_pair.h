@@ -4,6 +4,6 @@
 
 #include "tests/unit/fabric/suite.h"
 
-extern const struct suite_fabric tcp_suite_fabric;
+extern const struct suite_fabric tcp_suite_fabric, tcp_file_suite_fabric;
 
 #endif

@@ -4,5 +4,5 @@
 
 int main(void)
 {
-	return suite_run(&tcp_suite_fabric) ? 1 : 0;
+	return suite_run(&tcp_suite_fabric) + suite_run(&tcp_file_suite_fabric) ? 1 : 0;
 }
