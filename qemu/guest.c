@@ -83,7 +83,7 @@ static int prepare(void *ctx, enum rf_role role, struct rf_error *e)
 	g->touched = true;
 	/* While QEMU waits for a guest, `stop` means: do not run it when it is there. As -S, which may be missing. */
 	if (role == RF_ROLE_DESTINATION)
-		return rf_qmp_call(g->qmp, "stop", NULL, NULL, e);
+		return rf_qmp_call(g->qmp, "stop", NULL, NULL, e) == 0 ? rf_qemu_await_state(g, e) : -1;
 	return 0;
 }
 

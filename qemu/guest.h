@@ -22,6 +22,7 @@ struct rf_qemu {
 	bool touched;       /* prepare() has changed something */
 	bool migrate_sent;  /* source: `migrate` was given and not undone */
 	bool continue_sent; /* source: `migrate-continue` was given: no cancelling any more */
+	bool pushed;        /* destination: the stream has begun to carry the state */
 	bool was_running;   /* source: before pause() */
 	bool may_have_run;  /* destination: `cont` was given and not refused */
 	int stream;         /* our end of QEMU's migration stream, -1: none */
@@ -58,6 +59,8 @@ int rf_qemu_save(void *ctx, const struct rf_state_sink *sink, struct rf_error *e
 int rf_qemu_undo(void *ctx, struct rf_error *e);
 int rf_qemu_finish(void *ctx, struct rf_error *e);
 
+/* `migrate-incoming`, so that load() has only to push. */
+int rf_qemu_await_state(struct rf_qemu *g, struct rf_error *e);
 int rf_qemu_load(void *ctx, const void *state, size_t length, struct rf_error *e);
 int rf_qemu_resume(void *ctx, bool run, struct rf_error *e);
 int rf_qemu_discard(void *ctx, struct rf_error *e);

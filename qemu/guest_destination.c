@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /* The destination's side of the hand-off: a QEMU that waits with -incoming defer.
  *
- *   load     `migrate-incoming`, and the whole state is pushed into it. The guest stands still afterwards, its disks not yet
- *            activated.
+ *   prepare  `migrate-incoming` already, on a stream that stays empty: QEMU waits for its first byte and reads no guest memory,
+ *            and the round trips are not part of the downtime.
+ *   load     The whole state is pushed into it. The guest stands still afterwards, its disks not yet activated.
  *   resume   `cont`; it takes the disks, and fails when somebody else holds them: then the guest has not run.
  *   discard  QEMU is told to quit and its end is seen, which is the only proof that it will not run the guest. A QEMU that
  *            was not touched yet holds no guest at all and is left to its owner. One that took `cont`, or may have, is ended
@@ -72,22 +73,28 @@ static int wait_loaded(struct rf_qemu *g, struct rf_error *e)
 			return rf_fail(e, RF_E_FAILED, "QEMU runs the guest before it was told to");
 		if (strcmp(status, "inmigrate") != 0)
 			return 0;
-		rf_sleep_us(500);
+		rf_sleep_us(100);
 	} while (rf_deadline_left_ms(deadline));
 	return rf_fail(e, RF_E_FAILED, "QEMU has loaded the device state but still waits for a guest");
 }
 
-int rf_qemu_load(void *ctx, const void *state, size_t length, struct rf_error *e)
+int rf_qemu_await_state(struct rf_qemu *g, struct rf_error *e)
 {
-	struct rf_qemu *g = ctx;
 	if (rf_qemu_stream_open(g, e) != 0)
 		return -1;
 	json_t *arguments = json_pack("{s:s}", "uri", "fd:" RF_QEMU_STREAM);
 	if (arguments && rf_qmp_version(g->qmp) >= QEMU_9_1) /* so that its reason can be asked for */
 		json_object_set_new(arguments, "exit-on-error", json_false());
 	*g->status = 0;
-	if (rf_qmp_call(g->qmp, "migrate-incoming", arguments, NULL, e) != 0)
-		return -1;
+	return rf_qmp_call(g->qmp, "migrate-incoming", arguments, NULL, e);
+}
+
+int rf_qemu_load(void *ctx, const void *state, size_t length, struct rf_error *e)
+{
+	struct rf_qemu *g = ctx;
+	if (g->stream < 0)
+		return rf_fail(e, RF_E_FAILED, "QEMU was not told to wait for a device state");
+	g->pushed = true;
 	if (push(g, state, length, e) != 0)
 		return -1;
 	rf_qemu_stream_close(g);
@@ -130,8 +137,12 @@ int rf_qemu_discard(void *ctx, struct rf_error *e)
 	struct rf_qemu *g = ctx;
 	if (!g->touched)
 		return 0;
+	/* A stream that ends before its first byte is an error to QEMU; told to quit it ends without one. */
+	if (g->pushed)
+		rf_qemu_stream_close(g);
+	int r = end_process(g, e);
 	rf_qemu_stream_close(g);
-	if (end_process(g, e) != 0)
+	if (r != 0)
 		return -1;
 	return g->may_have_run ? rf_fail(e, RF_E_FAILED, "QEMU has ended, but the guest may have run in it before") : 0;
 }

@@ -246,6 +246,12 @@ static void a_discarded_destination_has_ended(void **state)
 	must(d->ops->discard(d->ctx, &e), &e); /* nothing was touched: it may wait for another */
 	machine_expect_status(&b, "inmigrate");
 	must(d->ops->prepare(d->ctx, RF_ROLE_DESTINATION, &e), &e);
+	/* It has its stream by now, and waits for the first byte as it did before. */
+	machine_expect_status(&b, "inmigrate");
+	json_t *migration = machine_ask(&b, "query-migrate");
+	const char *status = json_string_value(json_object_get(migration, "status"));
+	assert_true(!status || strcmp(status, "setup") == 0);
+	json_decref(migration);
 	int64_t then = rf_clock_ns();
 	must(d->ops->discard(d->ctx, &e), &e);
 	print_message("discard %.1f ms\n", ms_since(&then));
