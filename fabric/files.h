@@ -10,7 +10,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { RF_FILES_MAX = 64, RF_FILE_PIECE_BYTES = 64 << 10 /* shorter pieces go through the mapping */ };
+enum {
+	RF_FILES_MAX = 64,
+	RF_FILE_LANES_MAX = 2,
+	RF_FILE_PIECE_BYTES = 64 << 10 /* shorter pieces go through the mapping */
+};
 
 struct rf_file {
 	uint64_t address, length; /* of the mapping */
