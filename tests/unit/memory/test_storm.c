@@ -181,6 +181,9 @@ static unsigned rage(const struct rf_tracker_ops *ops, uint64_t forget)
 	atomic_store(&m->over, true);
 	for (int i = 0; i < WRITERS; i++)
 		pthread_join(threads[i], NULL);
+	/* Its last write must differ from what was copied first: the storm may leave both all zero. */
+	if (forget < PAGES)
+		*scratch_page(&m->s, forget) = (char)(m->copy[forget << RF_PAGE_SHIFT] + 1);
 	pass(m);
 
 	for (uint64_t page = 0; page < PAGES; page++)
