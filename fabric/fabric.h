@@ -25,9 +25,11 @@ struct rf_key {
 	uint64_t value[2];
 };
 
+/* What a registration is for: one of the first two, and perhaps the third. */
 enum rf_access {
-	RF_ACCESS_LOCAL_READ,   /* source: writes are sent from there */
-	RF_ACCESS_REMOTE_WRITE, /* destination: the peer writes there. tcp populates the pages */
+	RF_ACCESS_LOCAL_READ = 1,   /* source: writes are sent from there */
+	RF_ACCESS_REMOTE_WRITE = 2, /* destination: the peer writes there. tcp populates the pages */
+	RF_ACCESS_ON_DEMAND = 4,    /* pin nothing, the card follows the page tables; only where limits.on_demand says so */
 };
 
 /* One transfer. `local` lies in one registration of this side, [remote, remote + length) in one of the peer's. */
@@ -70,6 +72,15 @@ struct rf_fabric_config {
 	unsigned workers;     /* threads for run() and reg(); 0: choose from the CPU count */
 	int64_t connect_timeout_ns;
 	const struct rf_log *log;
+
+	/* For RDMA cards; other fabrics read past them. */
+	unsigned signal_interval;  /* ask for a completion every so many writes; 0: choose */
+	uint32_t max_write_bytes;  /* the engine will post no longer ones; 0: the card's limit counts */
+	int64_t rdma_timeout_ns;   /* how long a card waits for an acknowledgement before it sends again; 0: choose */
+	unsigned rdma_retry;       /* how often it sends again, 0 to 7 */
+	unsigned traffic_class;    /* of IP or InfiniBand, 0 to 255 */
+	const char *device;        /* NULL: the one that the address belongs to */
+	int gid_index;             /* -1: the one that the address belongs to */
 };
 
 /* What this fabric can do; final once connected. */
@@ -80,6 +91,15 @@ struct rf_fabric_limits {
 	uint32_t max_message_bytes;
 	unsigned max_spans; /* sensible number of registrations per chunk: many where they are cheap */
 	bool local_keys;    /* does the sending side register too? */
+	bool pins;          /* registered pages stay where they are: what the guest gives back (balloon) goes stale */
+	bool on_demand;     /* RF_ACCESS_ON_DEMAND works here */
+};
+
+/* What was done so far, for people who tune. */
+struct rf_fabric_counters {
+	uint64_t registrations, registration_ns; /* that succeeded, and the time they took, added up over workers */
+	uint64_t doorbells;                      /* times that posted work was handed to a card */
+	uint64_t completions;                    /* that a card reported */
 };
 
 struct rf_fabric_ops;
@@ -115,8 +135,15 @@ struct rf_fabric_ops {
 	 * the file. NULL where it means nothing. */
 	void (*file)(struct rf_fabric *f, const void *address, uint64_t length, int fd, uint64_t offset);
 
+	/* May this process keep `bytes` of memory registered at once? -1 (RF_E_REFUSED) with the bytes that are missing
+	 * and how to get them. NULL: nothing is pinned here. Good from open() on. */
+	int (*can_pin)(struct rf_fabric *f, uint64_t bytes, struct rf_error *e);
+
+	/* NULL where there is nothing to count. */
+	void (*count)(struct rf_fabric *f, struct rf_fabric_counters *counters);
+
 	/* → RF_EV_REGISTERED. [address, address + length) is page-aligned and stays mapped until released. */
-	int (*reg)(struct rf_fabric *f, void *address, uint64_t length, enum rf_access access, uint64_t cookie);
+	int (*reg)(struct rf_fabric *f, void *address, uint64_t length, unsigned access, uint64_t cookie);
 	/* → RF_EV_RELEASED. No write uses it any more. */
 	int (*dereg)(struct rf_fabric *f, struct rf_key key, uint64_t cookie);
 
@@ -140,6 +167,7 @@ struct rf_fabric_ops {
 };
 
 extern const struct rf_fabric_ops rf_fabric_tcp;
+extern const struct rf_fabric_ops rf_fabric_verbs; /* "rdma"; only in builds with rdma-core */
 
 /* The fabric for a URI's scheme; NULL with a sentence (RF_E_USAGE) that names those there are. */
 const struct rf_fabric_ops *rf_fabric_find(const char *scheme, struct rf_error *e);

@@ -190,7 +190,7 @@ static void fault_file(struct rf_fabric *f, const void *address, uint64_t length
 		inner->ops->file(inner, address, length, fd, offset);
 }
 
-static int fault_reg(struct rf_fabric *f, void *address, uint64_t length, enum rf_access access, uint64_t cookie)
+static int fault_reg(struct rf_fabric *f, void *address, uint64_t length, unsigned access, uint64_t cookie)
 {
 	struct fault *x = of(f);
 

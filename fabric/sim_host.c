@@ -25,7 +25,7 @@ static struct rf_sim_registration *find(struct rf_sim_side *s, struct rf_key key
 }
 
 struct rf_sim_registration *rf_sim_registered(struct rf_sim_side *s, struct rf_key key, uint64_t address,
-					      uint64_t length, enum rf_access access)
+					      uint64_t length, unsigned access)
 {
 	struct rf_sim_registration *r = find(s, key);
 
@@ -47,7 +47,7 @@ static void submit(struct rf_sim_side *s, const struct rf_sim_job *job)
 	start_jobs(s);
 }
 
-int rf_sim_reg(struct rf_fabric *f, void *address, uint64_t length, enum rf_access access, uint64_t cookie)
+int rf_sim_reg(struct rf_fabric *f, void *address, uint64_t length, unsigned access, uint64_t cookie)
 {
 	struct rf_sim_side *s = rf_sim_of(f);
 	struct rf_sim_registration *r;

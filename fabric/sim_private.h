@@ -48,7 +48,7 @@ struct rf_sim_event {
 
 struct rf_sim_registration {
 	uint64_t address, length, nonce;
-	enum rf_access access;
+	unsigned access;
 	unsigned in_flight; /* writes that need it */
 	bool live;
 };
@@ -177,11 +177,11 @@ int rf_sim_send(struct rf_fabric *f, unsigned lane, const void *message, size_t 
 extern const struct rf_sim_memory rf_sim_bytes;
 
 /* sim_host.c. rf_sim_registered: the registration that holds the range, or NULL. */
-int rf_sim_reg(struct rf_fabric *f, void *address, uint64_t length, enum rf_access access, uint64_t cookie);
+int rf_sim_reg(struct rf_fabric *f, void *address, uint64_t length, unsigned access, uint64_t cookie);
 int rf_sim_dereg(struct rf_fabric *f, struct rf_key key, uint64_t cookie);
 int rf_sim_run_job(struct rf_fabric *f, void (*fn)(void *), void *arg, uint64_t cookie);
 struct rf_sim_registration *rf_sim_registered(struct rf_sim_side *s, struct rf_key key, uint64_t address,
-					      uint64_t length, enum rf_access access);
+					      uint64_t length, unsigned access);
 void rf_sim_landing_add(struct rf_sim_side *s, uint64_t address, uint64_t length);
 void rf_sim_landing_remove(struct rf_sim_side *s, uint64_t address);
 void rf_sim_end_workers(struct rf_sim_side *s);

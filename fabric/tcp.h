@@ -123,7 +123,7 @@ int rf_tcp_accept(struct rf_fabric *f, int64_t timeout_ns, struct rf_error *e);
 void rf_tcp_stop_listening(struct rf_tcp *t);
 
 /* tcp_work.c */
-int rf_tcp_reg(struct rf_fabric *f, void *address, uint64_t length, enum rf_access access, uint64_t cookie);
+int rf_tcp_reg(struct rf_fabric *f, void *address, uint64_t length, unsigned access, uint64_t cookie);
 int rf_tcp_dereg(struct rf_fabric *f, struct rf_key key, uint64_t cookie);
 int rf_tcp_run(struct rf_fabric *f, void (*fn)(void *), void *arg, uint64_t cookie);
 

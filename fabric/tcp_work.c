@@ -67,7 +67,7 @@ static void register_region(void *arg)
 	free(w);
 }
 
-int rf_tcp_reg(struct rf_fabric *f, void *address, uint64_t length, enum rf_access access, uint64_t cookie)
+int rf_tcp_reg(struct rf_fabric *f, void *address, uint64_t length, unsigned access, uint64_t cookie)
 {
 	struct rf_tcp *t = rf_tcp_of(f);
 	struct rf_event_node *node = rf_event_node_new(RF_EV_REGISTERED, cookie, 0);

@@ -108,7 +108,7 @@ static int stage_accept(struct rf_fabric *f, int64_t timeout_ns, struct rf_error
 	return 0;
 }
 
-static int stage_reg(struct rf_fabric *f, void *address, uint64_t length, enum rf_access access, uint64_t cookie)
+static int stage_reg(struct rf_fabric *f, void *address, uint64_t length, unsigned access, uint64_t cookie)
 {
 	struct stage *s = (struct stage *)f;
 	assert_true(address && length && length % 4096 == 0);

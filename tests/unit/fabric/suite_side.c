@@ -127,7 +127,7 @@ bool suite_all_written(struct suite_side *side)
 	return true;
 }
 
-bool suite_register(struct suite_side *side, void *address, uint64_t length, enum rf_access access, uint64_t cookie,
+bool suite_register(struct suite_side *side, void *address, uint64_t length, unsigned access, uint64_t cookie,
 		    struct rf_key *key)
 {
 	struct rf_event ev;
@@ -154,7 +154,7 @@ bool suite_release(struct suite_side *side, struct rf_key key, uint64_t cookie)
 	return ev.cookie == cookie || FAIL(side, "RELEASED with another cookie");
 }
 
-static bool map(struct suite_side *side, struct suite_memory *m, enum rf_access access, struct rf_key *key)
+static bool map(struct suite_side *side, struct suite_memory *m, unsigned access, struct rf_key *key)
 {
 	m->local = side->on->map(side->on, m->pages * SUITE_PAGE);
 	if (!m->local)

@@ -60,7 +60,7 @@ bool suite_offer(struct suite_side *side, uint64_t pages, struct suite_memory *m
 bool suite_take_offer(struct suite_side *side, struct suite_memory *m);
 bool suite_unmap(struct suite_side *side, struct suite_memory *m); /* released first */
 
-bool suite_register(struct suite_side *side, void *address, uint64_t length, enum rf_access access, uint64_t cookie,
+bool suite_register(struct suite_side *side, void *address, uint64_t length, unsigned access, uint64_t cookie,
 		    struct rf_key *key);
 bool suite_release(struct suite_side *side, struct rf_key key, uint64_t cookie);
 

@@ -63,7 +63,7 @@ static inline void pair_send(struct rf_fabric *f, unsigned lane, const void *mes
 	assert_int_equal(ret, 1);
 }
 
-static inline struct rf_key pair_register(struct rf_fabric *f, void *memory, enum rf_access access)
+static inline struct rf_key pair_register(struct rf_fabric *f, void *memory, unsigned access)
 {
 	assert_int_equal(f->ops->reg(f, memory, BYTES, access, 1), 0);
 	return pair_expect(f, RF_EV_REGISTERED).key;
