@@ -20,7 +20,7 @@
 #define H   (3600 * S)
 
 static const char *const register_names[] = {
-    [RF_REGISTER_ON_DEMAND] = "on-demand", [RF_REGISTER_PIN_ALL] = "pin-all", NULL};
+    [RF_REGISTER_ON_DEMAND] = "on-demand", [RF_REGISTER_PIN_ALL] = "pin-all", [RF_REGISTER_ODP] = "odp", NULL};
 static const char *const switchover_names[] = {
     [RF_SWITCHOVER_LOW_POINT] = "low-point", [RF_SWITCHOVER_THRESHOLD] = "threshold", NULL};
 static const char *const on_stall_names[] = {
@@ -36,6 +36,7 @@ static const char *const tracker_names[] = {[RF_TRACKER_AUTO] = "auto",
 #define FIELD(name)             .offset = offsetof(struct rf_options, name)
 #define RANGE(low, high, start) .minimum = (low), .maximum = (high), .initial = (start)
 #define ZERO(meaning)           .zero_allowed = true, .zero_means = (meaning)
+#define UNSET(meaning)          .initial = RF_OPTION_UNSET, .unset_means = (meaning)
 #define CHOICE(names)           .choices = (names), .maximum = sizeof(names) / sizeof((names)[0]) - 2
 
 enum {
@@ -48,7 +49,8 @@ static const struct rf_option table[] = {
     {"chunk-size", RF_OPT_SIZE, TOLD | RF_OPT_POWER_OF_TWO, FIELD(chunk_size_bytes), RANGE(MIB, GIB, 64 * MIB),
      .help = "Register guest memory in chunks of this size"},
     {"register", RF_OPT_CHOICE, TOLD, FIELD(register_mode), CHOICE(register_names),
-     .help = "Register a chunk when the first page of it is due, or all memory before the first round"},
+     .help = "Register a chunk when the first page of it is due, or all memory before the first round, or let the "
+	     "RDMA card follow the page tables, which pins nothing and needs a card that can (odp)"},
     {"register-ahead", RF_OPT_SIZE, TOLD, FIELD(register_ahead_bytes), RANGE(MIB, 64 * GIB, 256 * MIB),
      ZERO("only when the writer needs it"), .help = "Ask for registrations this far in front of the writer"},
     {"writes-per-chunk", RF_OPT_COUNT, SOURCE, FIELD(writes_per_chunk), RANGE(1, 65536, 0), ZERO("no limit"),
@@ -85,7 +87,21 @@ static const struct rf_option table[] = {
      .help = "Wait this long for the other side in a state that may not be left alone"},
     {"verify", RF_OPT_FLAG, TOLD, FIELD(verify), RANGE(0, 1, 0),
      .help = "Compare the memory of both sides while the guest is paused, and give up if it differs"},
+    {"device", RF_OPT_NAME, BOTH, FIELD(device), .unset_means = "the one that the address belongs to",
+     .help = "Use this RDMA device, as the command `rdma link` names it"},
+    {"gid-index", RF_OPT_COUNT, BOTH, FIELD(gid_index), .maximum = 255, UNSET("the one that the address belongs to"),
+     .help = "Use this entry of the RDMA port's table of addresses"},
+    {"traffic-class", RF_OPT_COUNT, BOTH, FIELD(traffic_class), RANGE(0, 255, 0),
+     .help = "Mark what this side sends over RDMA with this traffic class"},
+    {"rdma-timeout", RF_OPT_DURATION, BOTH, FIELD(rdma_timeout_ns), RANGE(MS, 60 * S, 0), ZERO("choose"),
+     .help = "Let the RDMA card wait this long for an acknowledgement before it sends again"},
+    {"rdma-retry", RF_OPT_COUNT, BOTH, FIELD(rdma_retry), RANGE(0, 7, 7),
+     .help = "Let the RDMA card send again this often before the connection counts as lost"},
+    {"signal-interval", RF_OPT_COUNT, SOURCE, FIELD(signal_interval), RANGE(1, 65536, 0), ZERO("choose"),
+     .help = "Let the RDMA card report every so many writes, and the last of a batch"},
 };
+
+enum { NAMES = 1 }; /* lines of RF_OPT_NAME */
 
 size_t rf_option_count(void)
 {
@@ -107,7 +123,7 @@ const struct rf_option *rf_option_find(const char *name)
 	return NULL;
 }
 
-/* Every field is a uint64_t at its `offset`; copying keeps the compiler's view of the struct intact. */
+/* Every field but a name is a uint64_t at its `offset`; copying keeps the compiler's view of the struct intact. */
 static void store(struct rf_options *o, const struct rf_option *option, uint64_t value)
 {
 	memcpy((char *)o + option->offset, &value, sizeof(value));
@@ -117,15 +133,20 @@ uint64_t rf_option_value(const struct rf_options *o, const struct rf_option *opt
 {
 	uint64_t value;
 
+	assert(option->type != RF_OPT_NAME);
 	memcpy(&value, (const char *)o + option->offset, sizeof(value));
 	return value;
 }
 
 void rf_options_init(struct rf_options *o)
 {
-	_Static_assert(sizeof(*o) == sizeof(table) / sizeof(table[0]) * sizeof(uint64_t), "every field has its line");
+	_Static_assert(sizeof(*o) ==
+			   (sizeof(table) / sizeof(table[0]) - NAMES) * sizeof(uint64_t) + NAMES * RF_OPTION_NAME_BYTES,
+		       "every field has its line");
+	*o = (struct rf_options){0};
 	for (size_t i = 0; i < rf_option_count(); i++)
-		store(o, &table[i], table[i].initial);
+		if (table[i].type != RF_OPT_NAME)
+			store(o, &table[i], table[i].initial);
 }
 
 static bool value_fits(const struct rf_option *option, uint64_t value)
@@ -178,9 +199,27 @@ static int parse_value(const struct rf_option *option, const char *text, uint64_
 		return parse_choice(option, text, value, e);
 	case RF_OPT_FLAG:
 		return parse_flag(text, value, e);
+	case RF_OPT_NAME:
+		break;
 	}
 	assert(!"every type has its parser");
 	return -1;
+}
+
+/* What it names is looked for later; here only what cannot be a name is told. */
+static int set_name(struct rf_options *o, const struct rf_option *option, const char *text, struct rf_error *e)
+{
+	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+	char range[160];
+
+	rf_option_range(option, range, sizeof(range));
+	if (!text)
+		return rf_fail(e, RF_E_USAGE, "%s must be %s: no value was given", option->name, range);
+	if (!text[0] || strlen(text) >= RF_OPTION_NAME_BYTES || text[strspn(text, allowed)])
+		return rf_fail(e, RF_E_USAGE, "%s must be %s: \"%.60s\" is not", option->name, range, text);
+	memset((char *)o + option->offset, 0, RF_OPTION_NAME_BYTES);
+	memcpy((char *)o + option->offset, text, strlen(text));
+	return 0;
 }
 
 int rf_option_set(struct rf_options *o, const char *name, const char *value, struct rf_error *e)
@@ -191,6 +230,8 @@ int rf_option_set(struct rf_options *o, const char *name, const char *value, str
 
 	if (!option)
 		return rf_fail(e, RF_E_USAGE, "there is no option \"%.60s\"", name ? name : "");
+	if (option->type == RF_OPT_NAME)
+		return set_name(o, option, value, e);
 	rf_option_range(option, range, sizeof(range));
 	if (parse_value(option, value, &number, e) < 0)
 		return rf_wrap(e, "%s must be %s", name, range);
@@ -204,6 +245,7 @@ int rf_option_set_number(struct rf_options *o, const struct rf_option *option, u
 {
 	char range[160];
 
+	assert(option->type != RF_OPT_NAME);
 	if (!value_fits(option, value))
 		return rf_fail(e, RF_E_USAGE, "%s must be %s: %llu is not", option->name,
 			       rf_option_range(option, range, sizeof(range)), (unsigned long long)value);
@@ -215,6 +257,10 @@ const char *rf_option_format(const struct rf_option *option, uint64_t value, cha
 {
 	char size[40];
 
+	if (option->unset_means && (value == RF_OPTION_UNSET || option->type == RF_OPT_NAME)) {
+		snprintf(buffer, length, "%s", option->unset_means);
+		return buffer;
+	}
 	if (!value && option->zero_allowed) {
 		snprintf(buffer, length, "0 (%s)", option->zero_means);
 		return buffer;
@@ -236,6 +282,8 @@ const char *rf_option_format(const struct rf_option *option, uint64_t value, cha
 	case RF_OPT_FLAG:
 		snprintf(buffer, length, "%s", value ? "on" : "off");
 		return buffer;
+	case RF_OPT_NAME:
+		break;
 	}
 	return buffer;
 }
@@ -258,6 +306,11 @@ const char *rf_option_range(const struct rf_option *option, char *buffer, size_t
 
 	if (option->type == RF_OPT_FLAG) {
 		snprintf(buffer, length, "on or off");
+		return buffer;
+	}
+	if (option->type == RF_OPT_NAME) {
+		snprintf(buffer, length, "a name of at most %d letters, digits and any of . _ -",
+			 RF_OPTION_NAME_BYTES - 1);
 		return buffer;
 	}
 	if (option->type == RF_OPT_CHOICE) {

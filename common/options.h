@@ -9,7 +9,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum rf_option_type { RF_OPT_SIZE, RF_OPT_RATE, RF_OPT_DURATION, RF_OPT_COUNT, RF_OPT_CHOICE, RF_OPT_FLAG };
+enum rf_option_type {
+	RF_OPT_SIZE,
+	RF_OPT_RATE,
+	RF_OPT_DURATION,
+	RF_OPT_COUNT,
+	RF_OPT_CHOICE,
+	RF_OPT_FLAG,
+	RF_OPT_NAME, /* a text of RF_OPTION_NAME_BYTES; the only one that is no uint64_t, and never on the wire */
+};
+
+enum { RF_OPTION_NAME_BYTES = 64 };
+
+#define RF_OPTION_UNSET UINT64_MAX /* of an option with `unset_means`, which cannot be set to that */
 
 enum rf_option_side {
 	RF_OPT_SOURCE = 1,      /* means something to `send` */
@@ -18,13 +30,13 @@ enum rf_option_side {
 	RF_OPT_POWER_OF_TWO = 8,
 };
 
-enum rf_register_mode { RF_REGISTER_ON_DEMAND, RF_REGISTER_PIN_ALL };
+enum rf_register_mode { RF_REGISTER_ON_DEMAND, RF_REGISTER_PIN_ALL, RF_REGISTER_ODP };
 enum rf_switchover { RF_SWITCHOVER_LOW_POINT, RF_SWITCHOVER_THRESHOLD };
 enum rf_on_stall { RF_ON_STALL_WAIT, RF_ON_STALL_FORCE, RF_ON_STALL_ABORT };
 enum rf_source_memory { RF_SOURCE_AUTO, RF_SOURCE_DIRECT, RF_SOURCE_STAGED };
 enum rf_tracker_choice { RF_TRACKER_AUTO, RF_TRACKER_WP_ASYNC, RF_TRACKER_HASH, RF_TRACKER_CALLBACK };
 
-/* Every field is a uint64_t, so that one setter serves the whole table. Units as in the names. */
+/* Every field but a name is a uint64_t, so that one setter serves nearly the whole table. Units as in the names. */
 struct rf_options {
 	uint64_t chunk_size_bytes;
 	uint64_t register_mode;        /* enum rf_register_mode */
@@ -46,6 +58,14 @@ struct rf_options {
 	uint64_t peer_timeout_ns;    /* silence after which a peer counts as dead */
 	uint64_t resolve_timeout_ns; /* how long either side waits in a state it may not leave alone */
 	uint64_t verify;             /* flag */
+
+	/* For RDMA cards. Each side has its own: the connection is there before HELLO can tell. */
+	uint64_t signal_interval;          /* 0: choose */
+	uint64_t rdma_timeout_ns;          /* 0: choose */
+	uint64_t rdma_retry;               /* 0 to 7 */
+	uint64_t traffic_class;            /* 0 to 255 */
+	uint64_t gid_index;                /* RF_OPTION_UNSET: choose */
+	char device[RF_OPTION_NAME_BYTES]; /* "": choose */
 };
 
 struct rf_option {
@@ -56,6 +76,7 @@ struct rf_option {
 	uint64_t minimum, maximum, initial;
 	bool zero_allowed; /* 0 is allowed although it is below `minimum`, and means what `zero_means` says */
 	const char *zero_means;
+	const char *unset_means;    /* what is done when it is never set; initial is RF_OPTION_UNSET, a name is "" */
 	const char *const *choices; /* RF_OPT_CHOICE: names by value, NULL at the end */
 	const char *help;           /* one sentence without full stop */
 };
@@ -65,7 +86,7 @@ const struct rf_option *rf_option_at(size_t index);
 const struct rf_option *rf_option_find(const char *name); /* NULL: no such option */
 
 void rf_options_init(struct rf_options *o);
-uint64_t rf_option_value(const struct rf_options *o, const struct rf_option *option);
+uint64_t rf_option_value(const struct rf_options *o, const struct rf_option *option); /* of all but names */
 
 /* -1 with one sentence (RF_E_USAGE): no such option, not a number, out of range (with the range). */
 int rf_option_set(struct rf_options *o, const char *name, const char *value, struct rf_error *e);

@@ -189,7 +189,7 @@ RF_API int rf_round_stat(const rf_migration *m, size_t round, const char *name, 
 
 typedef struct rf_option_info {
 	const char *name; /* "chunk-size" */
-	const char *kind; /* "size", "rate", "duration", "count", "choice", "flag" */
+	const char *kind; /* "size", "rate", "duration", "count", "choice", "flag", "name" */
 	int for_send, for_receive;
 	char range[160];  /* "1 MiB to 1 GiB, a power of two" */
 	char initial[64]; /* "64 MiB" */

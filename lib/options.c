@@ -10,6 +10,7 @@ static const char *kind_name(enum rf_option_type type)
 	static const char *const names[] = {
 	    [RF_OPT_SIZE] = "size",   [RF_OPT_RATE] = "rate",     [RF_OPT_DURATION] = "duration",
 	    [RF_OPT_COUNT] = "count", [RF_OPT_CHOICE] = "choice", [RF_OPT_FLAG] = "flag",
+	    [RF_OPT_NAME] = "name",
 	};
 
 	assert((size_t)type < sizeof names / sizeof *names);

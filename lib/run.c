@@ -105,7 +105,14 @@ static int open_fabric(struct run *run, struct rf_error *e)
 	    .queue_depth = (unsigned)o->queue_depth,
 	    .workers = (unsigned)o->workers,
 	    .connect_timeout_ns = (int64_t)o->connect_timeout_ns,
-	    .log = &run->m->log,
+	    .log = &m->log,
+	    .signal_interval = (unsigned)o->signal_interval,
+	    .max_write_bytes = (uint32_t)o->max_write_bytes,
+	    .rdma_timeout_ns = (int64_t)o->rdma_timeout_ns,
+	    .rdma_retry = (unsigned)o->rdma_retry,
+	    .traffic_class = (unsigned)o->traffic_class,
+	    .device = o->device[0] ? o->device : NULL,
+	    .gid_index = o->gid_index == RF_OPTION_UNSET ? -1 : (int)o->gid_index,
 	};
 
 	if (run->fabric_ops->open(&config, &run->fabric, e))

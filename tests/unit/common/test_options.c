@@ -27,6 +27,9 @@ static void every_line_is_sound(void **state)
 		assert_true(option->help[0] && option->help[strlen(option->help) - 1] != '.');
 		assert_int_equal(option->zero_allowed, option->zero_means != NULL);
 		assert_true(!option->zero_allowed || option->minimum > 0);
+		assert_int_equal(option->unset_means != NULL,
+				 option->type == RF_OPT_NAME || option->initial == RF_OPTION_UNSET);
+		assert_false(option->type == RF_OPT_NAME && option->sides & RF_OPT_WIRE);
 		assert_int_equal(option->type == RF_OPT_CHOICE, option->choices != NULL);
 		if (option->choices)
 			assert_null(option->choices[option->maximum + 1]);
@@ -45,9 +48,13 @@ static void limits_and_defaults_are_allowed_and_read_back(void **state)
 		struct rf_error e = {0};
 		char text[100];
 
+		if (option->type == RF_OPT_NAME)
+			continue;
 		rf_options_init(&o);
 		assert_int_equal(rf_option_value(&o, option), option->initial);
 		for (size_t j = 0; j < 3; j++) {
+			if (values[j] == RF_OPTION_UNSET)
+				continue;
 			if (rf_option_set_number(&o, option, values[j], &e) != 0)
 				fail_msg("%s", e.text);
 			if (!values[j] && option->zero_allowed)
@@ -76,6 +83,9 @@ static void defaults_are_those_of_the_manual(void **state)
 	assert_int_equal(o.on_stall, RF_ON_STALL_WAIT);
 	assert_int_equal(o.peer_timeout_ns, 5000000000);
 	assert_int_equal(o.verify, 0);
+	assert_int_equal(o.rdma_retry, 7);
+	assert_int_equal(o.gid_index, RF_OPTION_UNSET);
+	assert_string_equal(o.device, "");
 }
 
 static void each_type_can_be_set(void **state)
@@ -97,6 +107,13 @@ static void each_type_can_be_set(void **state)
 	assert_int_equal(o.tracker, RF_TRACKER_HASH);
 	assert_int_equal(o.verify, 1);
 	assert_int_equal(o.register_ahead_bytes, 0);
+	assert_int_equal(rf_option_set(&o, "gid-index", "0", NULL), 0);
+	assert_int_equal(o.gid_index, 0);
+	assert_int_equal(rf_option_set(&o, "register", "odp", NULL), 0);
+	assert_int_equal(o.register_mode, RF_REGISTER_ODP);
+	assert_int_equal(rf_option_set(&o, "device", "a-longer-name", NULL), 0);
+	assert_int_equal(rf_option_set(&o, "device", "mlx5_0", NULL), 0);
+	assert_string_equal(o.device, "mlx5_0");
 	assert_int_equal(rf_option_set(&o, "verify", "No", NULL), 0);
 	assert_int_equal(o.verify, 0);
 }
@@ -127,8 +144,19 @@ static void refusals_quote_the_value_and_the_range(void **state)
 	     "300ms or 1.5s"},
 	    {"peer-timeout", "2h", "peer-timeout must be 1 s to 1 h: \"2h\" is not"},
 	    {"on-stall", "panic", "on-stall must be wait, force or abort: \"panic\" is neither"},
-	    {"register", "", "register must be on-demand or pin-all: \"\" is neither"},
+	    {"register", "", "register must be on-demand, pin-all or odp: \"\" is neither"},
 	    {"verify", "maybe", "verify must be on or off: \"maybe\" is neither"},
+	    {"gid-index", "256", "gid-index must be 0 to 255: \"256\" is not"},
+	    {"rdma-retry", "8", "rdma-retry must be 0 to 7: \"8\" is not"},
+	    {"rdma-timeout", "2min", "rdma-timeout must be 0 (choose) or 1 ms to 1 min: \"2min\" is not"},
+	    {"device", "", "device must be a name of at most 63 letters, digits and any of . _ -: \"\" is not"},
+	    {"device", "../mem",
+	     "device must be a name of at most 63 letters, digits and any of . _ -: \"../mem\" is not"},
+	    {"device", "x123456789x123456789x123456789x123456789x123456789x123456789x123",
+	     "device must be a name of at most 63 letters, digits and any of . _ -: "
+	     "\"x123456789x123456789x123456789x123456789x123456789x123456789\" is not"},
+	    {"device", NULL,
+	     "device must be a name of at most 63 letters, digits and any of . _ -: no value was given"},
 	    {"lanes", NULL, "lanes must be 0 (from the CPU count) or 1 to 64: no value was given"},
 	};
 
@@ -154,7 +182,7 @@ static void numbers_from_the_wire_are_checked(void **state)
 	rf_options_init(&o);
 	assert_int_equal(rf_option_set_number(&o, chunk, 5, &e), -1);
 	assert_string_equal(e.text, "chunk-size must be 1 MiB to 1 GiB, a power of two: 5 is not");
-	assert_int_equal(rf_option_set_number(&o, choice, 2, &e), -1);
+	assert_int_equal(rf_option_set_number(&o, choice, 3, &e), -1);
 	assert_int_equal(rf_option_set_number(&o, choice, UINT64_MAX, &e), -1);
 	assert_int_equal(rf_option_set_number(&o, rf_option_find("verify"), 2, &e), -1);
 	assert_int_equal(rf_option_set_number(&o, choice, RF_REGISTER_PIN_ALL, &e), 0);
@@ -184,6 +212,11 @@ static void values_are_shown_for_people(void **state)
 	assert_string_equal(rf_option_format(rf_option_find("tracker"), 1, text, sizeof(text)), "wp-async");
 	assert_string_equal(rf_option_format(rf_option_find("tracker"), 99, text, sizeof(text)), "?");
 	assert_string_equal(rf_option_format(rf_option_find("queue-depth"), 1024, text, sizeof(text)), "1024");
+	assert_string_equal(rf_option_format(rf_option_find("device"), 0, text, sizeof(text)),
+			    "the one that the address belongs to");
+	assert_string_equal(rf_option_format(rf_option_find("gid-index"), RF_OPTION_UNSET, text, sizeof(text)),
+			    "the one that the address belongs to");
+	assert_string_equal(rf_option_format(rf_option_find("gid-index"), 0, text, sizeof(text)), "0");
 }
 
 int main(void)
