@@ -12,6 +12,7 @@
 #include "engine/destination.h"
 
 #include "common/sizes.h"
+#include "engine/probe.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +99,9 @@ static int take_message(void *side, unsigned lane, const struct rf_message *m, s
 	case RF_MSG_ZERO:
 		return rf_destination_zero(d, m, e);
 	case RF_MSG_ROUND_END:
-		return rf_destination_round_end(d, lane, m, e);
+		return d->probe ? rf_probe_round_end(d, lane, m, e) : rf_destination_round_end(d, lane, m, e);
+	case RF_MSG_PROBE:
+		return rf_probe_take(d, e);
 	case RF_MSG_STATE:
 		return take_state(d, m, e);
 	case RF_MSG_LOAD:
@@ -140,7 +143,7 @@ static int agree(struct rf_destination *d, struct rf_error *e)
 			return -1;
 	if (rf_agree_hello(&d->peer, d->facts, e))
 		return -1;
-	while (!d->heard_blocks)
+	while (!d->heard_blocks && !d->probe)
 		if (pump(d, -1, e))
 			return -1;
 	return 0;
@@ -197,6 +200,8 @@ static int meet_source(struct rf_destination *d, struct rf_error *e)
 			rf_agree_refuse(&d->peer, e);
 		return -1;
 	}
+	if (d->probe)
+		return rf_probe_serve(d, e);
 	d->owner = rf_owner_after(d->owner, RF_STEP_FILL);
 	if (rf_peer_call(&d->peer, call_prepare, d, e) || rf_peer_call(&d->peer, call_empty, d, e))
 		return -1;
@@ -355,6 +360,7 @@ static void free_destination(void *side)
 	struct rf_destination *d = side;
 	rf_state_free(&d->state);
 	rf_destination_free_memory(d);
+	rf_probe_free(d);
 	rf_peer_free(&d->peer);
 	free(d);
 }
@@ -371,6 +377,8 @@ int rf_destination_run(struct rf_engine *engine, struct rf_error *e)
 	d->owner = RF_DEST_EMPTY;
 	d->verify.peer = &d->peer;
 	if (set_up(d, e) || meet_source(d, e) || fill(d, e) || load(d, e) || wait_commit(d, e) || own(d, e)) {
+		if (d->probe)
+			return rf_probe_end(d, e);
 		give_up(d, e);
 		return -1;
 	}

@@ -10,6 +10,7 @@
 #include "engine/verify.h"
 
 struct rf_registration;
+struct rf_probe;
 
 struct rf_destination {
 	struct rf_engine *engine;
@@ -34,6 +35,7 @@ struct rf_destination {
 
 	struct rf_verify_destination verify;
 	struct rf_state state;
+	struct rf_probe *probe; /* probe_destination.c; NULL: this is a move */
 	bool heard_hello, heard_blocks, heard_load, heard_commit;
 	bool run; /* what the source's guest did before its pause */
 	int64_t connected_ns, reported_ns;

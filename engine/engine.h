@@ -44,6 +44,10 @@ struct rf_engine {
 	const atomic_bool *cancelled; /* set before fabric->wake() */
 	const char *name;             /* of this host or process, for the peer's log */
 
+	/* Set by an rf_destination_run() that fails: no source came but a prober (probe.h), nothing was touched, and a
+	 * source may still come: listen again, and run again with a new engine. */
+	bool probed;
+
 	/* the engine's own */
 	void *side;
 	void (*free_side)(void *side);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define IN(phase) (1u << RF_WIRE_##phase)
-#define ALWAYS    (IN(HELLO) | IN(SETUP) | IN(COPY) | IN(LOADING) | IN(LOADED) | IN(COMMITTED))
+#define ALWAYS    (IN(HELLO) | IN(SETUP) | IN(COPY) | IN(LOADING) | IN(LOADED) | IN(COMMITTED) | IN(PROBE))
 
 /* body_min is the fixed part of a body, or of its shortest list. RUNNING and DISCARDED are welcome to a source that has
  * given COMMIT, ABORT and REFUSED end whatever goes on. */
@@ -24,8 +24,8 @@ const struct rf_message_rule rf_message_table[RF_MSG_TYPES] = {
 	[RF_MSG_RELEASE]   = {"RELEASE",   true,  false, true,  IN(COPY),                   8,  RF_BODY_BYTES_MAX},
 	[RF_MSG_RELEASED]  = {"RELEASED",  false, true,  false, ALWAYS,                     4,  RF_BODY_BYTES_MAX},
 	[RF_MSG_ZERO]      = {"ZERO",      true,  false, false, IN(COPY),                   20, RF_BODY_BYTES_MAX},
-	[RF_MSG_ROUND_END] = {"ROUND_END", true,  false, true,  IN(COPY),                   17, 17},
-	[RF_MSG_ROUND_OK]  = {"ROUND_OK",  false, true,  false, IN(COPY) | IN(LOADING),     8,  8},
+	[RF_MSG_ROUND_END] = {"ROUND_END", true,  false, true,  IN(COPY) | IN(PROBE),       17, 17},
+	[RF_MSG_ROUND_OK]  = {"ROUND_OK",  false, true,  false, IN(COPY) | IN(LOADING) | IN(PROBE), 8, 8},
 	[RF_MSG_STATE]     = {"STATE",     true,  false, false, IN(COPY),                   1,  RF_BODY_BYTES_MAX},
 	[RF_MSG_LOAD]      = {"LOAD",      true,  false, false, IN(COPY),                   17, 17},
 	[RF_MSG_DIGEST]    = {"DIGEST",    true,  false, false, IN(COPY),                   36, RF_BODY_BYTES_MAX},
@@ -37,6 +37,7 @@ const struct rf_message_rule rf_message_table[RF_MSG_TYPES] = {
 	[RF_MSG_ABORT]     = {"ABORT",     true,  true,  false, ALWAYS,                     3,  1024},
 	[RF_MSG_PING]      = {"PING",      true,  true,  false, ALWAYS,                     8,  8},
 	[RF_MSG_PONG]      = {"PONG",      true,  true,  false, ALWAYS,                     10, 1024},
+	[RF_MSG_PROBE]     = {"PROBE",     true,  false, false, IN(SETUP),                  0,  0},
 };
 // clang-format on
 

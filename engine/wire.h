@@ -50,7 +50,8 @@ enum rf_message_type {
 	RF_MSG_ABORT = 22,
 	RF_MSG_PING = 23,
 	RF_MSG_PONG = 24,
-	RF_MSG_TYPES = 25, /* one more than the last */
+	RF_MSG_PROBE = 25,
+	RF_MSG_TYPES = 26, /* one more than the last */
 };
 
 /* What the receiver is doing. A message is welcome in the phases of its row only. */
@@ -61,6 +62,7 @@ enum rf_wire_phase {
 	RF_WIRE_LOADING,   /* memory complete: the destination loads the state */
 	RF_WIRE_LOADED,    /* READY said: waiting for COMMIT */
 	RF_WIRE_COMMITTED, /* COMMIT said */
+	RF_WIRE_PROBE,     /* no move: the way here is measured (probe.c) */
 };
 
 struct rf_message {

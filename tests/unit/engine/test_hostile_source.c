@@ -28,6 +28,9 @@ static void assert_destination_safe(const struct impostor *i, const struct run *
 	assert_int_equal(!r->result, calls[PLAYER_RESUME] && !calls[PLAYER_DISCARD]);
 	if (r->result)
 		assert_int_equal(calls[PLAYER_DISCARD], calls[PLAYER_PREPARE]);
+	/* A prober comes near no guest. */
+	if (r->engine.probed)
+		assert_int_equal(calls[PLAYER_PREPARE] + calls[PLAYER_LOAD] + calls[PLAYER_RESUME], 0);
 	/* DISCARDED is true when it is said. */
 	if (i->heard[RF_MSG_DISCARDED])
 		assert_int_equal(calls[PLAYER_DISCARD], 1);
