@@ -41,6 +41,18 @@ struct rf_migration {
 void rf_migration_publish(rf_migration *m, struct rf_fabric *fabric);
 void rf_migration_withdraw(rf_migration *m);
 
+/* A fabric with the migration's options, published; -1 also when it was cancelled before. */
+int rf_migration_open_fabric(rf_migration *m, const struct rf_fabric_ops *ops, struct rf_fabric **out,
+			     struct rf_error *e);
+void rf_migration_close_fabric(rf_migration *m, struct rf_fabric *fabric);
+
+/* Can a guest be sent to (source) or awaited at (destination) that URI? -1 with RF_E_USAGE. */
+int rf_migration_check_uri(const char *text, enum rf_role role, struct rf_uri *uri, const struct rf_fabric_ops **ops,
+			   struct rf_error *e);
+
+int rf_draw_id(uint8_t id[16], struct rf_error *e);
+void rf_name_us(char *name, size_t length); /* for the peer's log */
+
 /* Keep the sentence in m and return its code as a result. */
 rf_result rf_migration_failed(rf_migration *m, const struct rf_error *e);
 
