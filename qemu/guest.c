@@ -212,6 +212,11 @@ static const struct rf_lifecycle_ops qemu_ops = {
     .close = close_qemu,
 };
 
+struct rf_qemu *rf_qemu_of(const struct rf_guest *guest)
+{
+	return guest->ops == &qemu_ops ? guest->ctx : NULL;
+}
+
 static void on_event(void *arg, const char *name, const json_t *data)
 {
 	struct rf_qemu *g = arg;

@@ -30,6 +30,9 @@ struct rf_qemu {
 	size_t early_bytes, early_capacity;
 };
 
+/* What is behind the guest; NULL if that is not a QEMU. */
+struct rf_qemu *rf_qemu_of(const struct rf_guest *guest);
+
 /* ---- stream.c: QEMU's migration stream through a socket pair ---- */
 
 /* Make the pair and give one end to QEMU, where it is called RF_QEMU_STREAM. */
