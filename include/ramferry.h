@@ -199,6 +199,35 @@ typedef struct rf_option_info {
 /* The option at `index` of the one table; 0, or -1 past the end. */
 RF_API int rf_option_info_at(size_t index, rf_option_info *info);
 
+/* ---- The doctor ---------------------------------------------------------------------------------------------------- */
+
+typedef enum rf_verdict {
+	RF_VERDICT_OK,     /* as it should be */
+	RF_VERDICT_ADVICE, /* moves work without, and better with */
+	RF_VERDICT_NEEDED, /* the move that is asked about cannot work before this is done */
+} rf_verdict;
+
+typedef struct rf_finding {
+	size_t size; /* sizeof(rf_finding) of the library */
+	rf_verdict verdict;
+	const char *area;    /* "tracker", "limit", "tcp", "rdma", "guest", "receiver" */
+	const char *what;    /* of it: "wp-async", "rxe0 port 1" */
+	const char *text;    /* what was found, one line */
+	const char *advice;  /* what to do about it; "" where it is ok or the text tells it */
+	const char *measure; /* the name of `value`, with its unit, as "round_trip_ns"; NULL: there is no number */
+	uint64_t value;
+} rf_finding;
+
+/* Look whether moves can work, touching nothing: what this host offers; the guest of `m`, if it has one (the refusals of
+ * rf_send(), or of rf_receive() if it waits for a guest); and with `uri`, which may be NULL, the receiver that waits there:
+ * round trip and bandwidth to it are measured, in its own scratch memory, and it goes on waiting. The options of `m` say
+ * what kind of move is meant. `m` can be used for rf_send() or rf_receive() afterwards.
+ *
+ * Each finding goes to fn(arg, …) at once; what it points to is valid during the call. RF_OK: nothing is in the way.
+ * RF_REFUSED: there were findings with RF_VERDICT_NEEDED. RF_USAGE: the URI makes no sense. */
+RF_API rf_result rf_doctor(rf_migration *m, const char *uri, void (*fn)(void *arg, const rf_finding *finding),
+			   void *arg);
+
 /* "0.1.0" */
 RF_API const char *rf_version(void);
 
