@@ -24,7 +24,7 @@ struct prober {
 	struct rf_key lkey, rkey;
 	uint64_t remote;
 	uint64_t pass, passes_ok;
-	bool heard_hello, registered, keys_known;
+	bool connected, heard_hello, registered, keys_known;
 	struct rf_error failed;
 };
 
@@ -101,6 +101,7 @@ static int set_up(struct prober *p, struct rf_error *e)
 
 	if (f->ops->connect(f, &p->peer.engine->uri, e))
 		return -1;
+	p->connected = true;
 	p->peer.began_ns = p->peer.heard_ns = p->peer.pinged_ns = rf_peer_now(&p->peer);
 	p->result->connect_ns = p->peer.began_ns - began;
 	p->result->lanes = f->limits.lanes;
@@ -263,6 +264,8 @@ int rf_probe_run(struct rf_engine *engine, struct rf_probe_result *result, struc
 		return rf_fail(e, RF_E_FAILED, "no memory for a probe");
 	memset(p->scratch, 0x5a, RF_PROBE_BYTES);
 	if (set_up(p, e) || measure_round_trip(p, e) || measure_bandwidth(p, e)) {
+		if (!p->connected)
+			return -1;
 		rf_peer_last_words(&p->peer, e);
 		rf_peer_abort(&p->peer, e);
 		rf_peer_quiesce(&p->peer);
