@@ -255,6 +255,28 @@ int rf_events_poll(struct rf_events *q, struct rf_event *events, int max, int64_
 	return n;
 }
 
+bool rf_events_sleep_begin(struct rf_events *q)
+{
+	pthread_mutex_lock(&q->lock);
+	q->sleeping = !q->head && !atomic_load(&q->woken);
+	bool sleep = q->sleeping;
+
+	pthread_mutex_unlock(&q->lock);
+	return sleep;
+}
+
+/* The bell may have rung, or ring a little late for what was delivered meanwhile; either way it is quiet from here on. */
+void rf_events_sleep_end(struct rf_events *q)
+{
+	uint64_t count;
+
+	pthread_mutex_lock(&q->lock);
+	q->sleeping = false;
+	pthread_mutex_unlock(&q->lock);
+	if (read(q->fd, &count, sizeof(count)) < 0)
+		assert(errno == EAGAIN || errno == EINTR);
+}
+
 /* For signal handlers: no lock, and errno as it was. */
 void rf_events_wake(struct rf_events *q)
 {

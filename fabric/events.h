@@ -62,6 +62,11 @@ void rf_events_refuse_messages(struct rf_events *q);
 int rf_events_poll(struct rf_events *q, struct rf_event *events, int max, int64_t timeout_ns);
 void rf_events_wake(struct rf_events *q);
 
+/* For a driving thread that sleeps on more than this queue: it takes events with rf_events_poll(…, 0), and between begin
+ * and end rf_events_fd() becomes readable when there is something. begin is false when there is already (do not sleep). */
+bool rf_events_sleep_begin(struct rf_events *q);
+void rf_events_sleep_end(struct rf_events *q);
+
 /* For waiting on sockets too: this descriptor is readable after rf_events_wake(). rf_events_take_wake() makes it quiet
  * and tells whether somebody called. */
 int rf_events_fd(const struct rf_events *q);

@@ -5,7 +5,12 @@
 #include <string.h>
 
 /* Those that a URI may name. sim is not here: it needs both sides in one process and is opened by name. */
-static const struct rf_fabric_ops *const fabrics[] = {&rf_fabric_tcp};
+static const struct rf_fabric_ops *const fabrics[] = {
+    &rf_fabric_tcp,
+#if RF_HAVE_RDMA
+    &rf_fabric_verbs,
+#endif
+};
 
 const struct rf_fabric_ops *rf_fabric_find(const char *scheme, struct rf_error *e)
 {
@@ -19,6 +24,12 @@ const struct rf_fabric_ops *rf_fabric_find(const char *scheme, struct rf_error *
 
 		if (n > 0 && (size_t)n < sizeof(names) - length)
 			length += (size_t)n;
+	}
+	if (strcmp(scheme, "rdma") == 0) {
+		rf_fail(e, RF_E_USAGE,
+			"this ramferry was built without rdma: build it where the packages libibverbs-dev and "
+			"librdmacm-dev are installed");
+		return NULL;
 	}
 	rf_fail(e, RF_E_USAGE, "there is no fabric \"%s\"; those there are: %s", scheme, names);
 	return NULL;

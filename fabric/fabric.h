@@ -29,7 +29,8 @@ struct rf_key {
 enum rf_access {
 	RF_ACCESS_LOCAL_READ = 1,   /* source: writes are sent from there */
 	RF_ACCESS_REMOTE_WRITE = 2, /* destination: the peer writes there. tcp populates the pages */
-	RF_ACCESS_ON_DEMAND = 4,    /* pin nothing, the card follows the page tables; only where limits.on_demand says so */
+	RF_ACCESS_ON_DEMAND =
+	    4, /* pin nothing, the card follows the page tables; only where limits.on_demand says so */
 };
 
 /* One transfer. `local` lies in one registration of this side, [remote, remote + length) in one of the peer's. */
@@ -64,6 +65,7 @@ struct rf_event {
 	const void *data;
 	size_t length;
 	const char *text; /* a sentence; valid until the next poll */
+	int error_number; /* of a failed registration: an errno value. ENOMEM: less might go */
 };
 
 struct rf_fabric_config {
@@ -74,13 +76,13 @@ struct rf_fabric_config {
 	const struct rf_log *log;
 
 	/* For RDMA cards; other fabrics read past them. */
-	unsigned signal_interval;  /* ask for a completion every so many writes; 0: choose */
-	uint32_t max_write_bytes;  /* the engine will post no longer ones; 0: the card's limit counts */
-	int64_t rdma_timeout_ns;   /* how long a card waits for an acknowledgement before it sends again; 0: choose */
-	unsigned rdma_retry;       /* how often it sends again, 0 to 7 */
-	unsigned traffic_class;    /* of IP or InfiniBand, 0 to 255 */
-	const char *device;        /* NULL: the one that the address belongs to */
-	int gid_index;             /* -1: the one that the address belongs to */
+	unsigned signal_interval; /* ask for a completion every so many writes; 0: choose */
+	uint32_t max_write_bytes; /* the engine will post no longer ones; 0: the card's limit counts */
+	int64_t rdma_timeout_ns;  /* how long a card waits for an acknowledgement before it sends again; 0: choose */
+	unsigned rdma_retry;      /* how often it sends again, 0 to 7 */
+	unsigned traffic_class;   /* of IP or InfiniBand, 0 to 255 */
+	const char *device;       /* NULL: the one that the address belongs to */
+	int gid_index;            /* -1: the one that the address belongs to */
 };
 
 /* What this fabric can do; final once connected. */
