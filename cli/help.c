@@ -50,39 +50,39 @@ static void print_library_option(FILE *to, const rf_option_info *info)
 	print_option(to, info->name, value, text);
 }
 
-static void print_usage(FILE *to, enum rf_cli_side side)
-{
-	if (side == RF_CLI_SEND) {
-		fputs("Usage: ramferry send --qmp SOCKET [OPTION...] tcp://HOST[:PORT]\n\n"
-		      "Move the guest of the QEMU behind SOCKET to the ramferry receive at HOST, while\n"
-		      "it runs.\n",
-		      to);
-		return;
-	}
-	fputs("Usage: ramferry receive --qmp SOCKET [OPTION...] tcp://ADDRESS[:PORT]\n"
-	      "       ramferry receive [OPTION...] tcp://ADDRESS[:PORT] -- QEMU ARGUMENT...\n\n"
-	      "Wait at ADDRESS for a guest and run it in the QEMU behind SOCKET, which was\n"
-	      "started with -S -incoming defer; or in the QEMU behind --, which gets these\n"
-	      "from ramferry.\n",
-	      to);
-}
+static const char *const usages[] = {
+    [RF_CLI_SEND] = "Usage: ramferry send --qmp SOCKET [OPTION...] tcp://HOST[:PORT]\n\n"
+		    "Move the guest of the QEMU behind SOCKET to the ramferry receive at HOST, while\n"
+		    "it runs.\n",
+    [RF_CLI_RECEIVE] = "Usage: ramferry receive --qmp SOCKET [OPTION...] tcp://ADDRESS[:PORT]\n"
+		       "       ramferry receive [OPTION...] tcp://ADDRESS[:PORT] -- QEMU ARGUMENT...\n\n"
+		       "Wait at ADDRESS for a guest and run it in the QEMU behind SOCKET, which was\n"
+		       "started with -S -incoming defer; or in the QEMU behind --, which gets these\n"
+		       "from ramferry.\n",
+    [RF_CLI_DOCTOR] = "Usage: ramferry doctor [--qmp SOCKET] [--to URI] [OPTION...]\n\n"
+		      "Tell what this host can do and what to change; whether the guest of the QEMU\n"
+		      "behind SOCKET can be moved, or filled; and how good the way is to the receiver\n"
+		      "at URI. Nothing is touched. Exit status 0: a move can work; 3: it cannot.\n",
+};
 
 void rf_cli_help(FILE *to, enum rf_cli_side side)
 {
 	rf_option_info info;
 
-	print_usage(to, side);
+	fputs(usages[side], to);
 	fputs("\nOptions:\n", to);
 	for (const struct rf_cli_own_option *own = rf_cli_own_options; own->name; own++) {
 		char value[40] = "";
 
+		if (own->doctor_only && side != RF_CLI_DOCTOR)
+			continue;
 		if (own->value)
 			snprintf(value, sizeof value, " %s", own->value);
 		print_option(to, own->name, value, own->help);
 	}
-	fputs("\nOptions of the move:\n", to);
+	fputs(side == RF_CLI_DOCTOR ? "\nOptions of the move that is asked about:\n" : "\nOptions of the move:\n", to);
 	for (size_t i = 0; !rf_option_info_at(i, &info); i++)
-		if (side == RF_CLI_SEND ? info.for_send : info.for_receive)
+		if (rf_cli_takes(side, &info))
 			print_library_option(to, &info);
 	fputs("\nSizes are powers of 1024 (64M, 1GiB). Rates are bytes per second unless the\n"
 	      "unit says bit (500M, 10Gbit). Times are milliseconds unless the unit says\n"
@@ -98,7 +98,10 @@ void rf_cli_overview(FILE *to)
 	      "               wait at URI, fill the guest behind SOCKET and run it\n"
 	      "       ramferry receive [OPTION...] URI -- QEMU ARGUMENT...\n"
 	      "               the same with a QEMU that is started for it\n"
-	      "       ramferry send --help, ramferry receive --help\n"
+	      "       ramferry doctor [--qmp SOCKET] [--to URI] [OPTION...]\n"
+	      "               what this host, that guest and that receiver can do, and what to\n"
+	      "               change\n"
+	      "       ramferry send --help, ramferry receive --help, ramferry doctor --help\n"
 	      "               all options\n"
 	      "       ramferry --version\n\n"
 	      "URI is tcp://HOST[:PORT]; the port is 7263 unless given.\n",

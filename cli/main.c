@@ -14,6 +14,7 @@ static const struct {
 } commands[] = {
     {"send", RF_CLI_SEND, rf_cli_send},
     {"receive", RF_CLI_RECEIVE, rf_cli_receive},
+    {"doctor", RF_CLI_DOCTOR, rf_cli_doctor},
 };
 
 static int finish(void)

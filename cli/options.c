@@ -13,6 +13,8 @@ const struct rf_cli_own_option rf_cli_own_options[] = {
      offsetof(struct rf_cli_arguments, qmp)},
     {"pid", "PID", "The process of that QEMU, where it is not the one that made the socket",
      offsetof(struct rf_cli_arguments, pid)},
+    {"to", "URI", "Ask the ramferry receive that waits at URI, which goes on waiting",
+     offsetof(struct rf_cli_arguments, uri), true},
     {"json", NULL, "Write events to standard output, one JSON object a line", offsetof(struct rf_cli_arguments, json)},
     {"quiet", NULL, "Say nothing but warnings and errors", offsetof(struct rf_cli_arguments, quiet)},
     {"verbose", NULL, "Say more about what happens and why", offsetof(struct rf_cli_arguments, verbose)},
@@ -41,7 +43,15 @@ static int complain(struct parser *p, const char *format, ...)
 
 const char *rf_cli_name(enum rf_cli_side side)
 {
-	return side == RF_CLI_SEND ? "send" : "receive";
+	static const char *const names[] = {
+	    [RF_CLI_SEND] = "send", [RF_CLI_RECEIVE] = "receive", [RF_CLI_DOCTOR] = "doctor"};
+
+	return names[side];
+}
+
+bool rf_cli_takes(enum rf_cli_side side, const rf_option_info *info)
+{
+	return side == RF_CLI_SEND ? info->for_send : side == RF_CLI_RECEIVE ? info->for_receive : true;
 }
 
 static bool is_named(const char *option, const char *text, size_t length)
@@ -91,11 +101,11 @@ static int set_own(struct parser *p, const struct rf_cli_own_option *own, const 
 		return -1;
 	if (field == &p->a->pid)
 		return p->a->pid ? complain(p, "--pid is given twice") : parse_pid(p, value, &p->a->pid);
-	if (p->a->qmp)
-		return complain(p, "--qmp is given twice");
+	if (*(const char **)field)
+		return complain(p, "--%s is given twice", own->name);
 	if (!value[0])
-		return complain(p, "--qmp needs the path of a socket");
-	p->a->qmp = value;
+		return complain(p, "--%s needs %s", own->name, field == &p->a->qmp ? "the path of a socket" : "a URI");
+	*(const char **)field = value;
 	return 0;
 }
 
@@ -104,7 +114,7 @@ static int set_library(struct parser *p, const rf_option_info *info, const char 
 	struct rf_cli_arguments *a = p->a;
 	const char *value = inline_value ? inline_value : "on";
 
-	if (a->side == RF_CLI_SEND ? !info->for_send : !info->for_receive)
+	if (!rf_cli_takes(a->side, info))
 		return complain(p, "--%s is an option of ramferry %s", info->name,
 				a->side == RF_CLI_SEND ? "receive" : "send, which tells it to the receiver");
 	for (size_t i = 0; i < a->nsettings; i++)
@@ -128,7 +138,7 @@ static int parse_option(struct parser *p, const char *text)
 	rf_option_info info;
 
 	for (const struct rf_cli_own_option *own = rf_cli_own_options; own->name; own++)
-		if (is_named(own->name, text, length))
+		if (is_named(own->name, text, length) && (!own->doctor_only || p->a->side == RF_CLI_DOCTOR))
 			return set_own(p, own, inline_value);
 	for (size_t i = 0; !rf_option_info_at(i, &info); i++)
 		if (is_named(info.name, text, length))
@@ -151,6 +161,8 @@ static int parse_short(struct parser *p, const char *text)
 
 static int parse_uri(struct parser *p, const char *text)
 {
+	if (p->a->side == RF_CLI_DOCTOR)
+		return complain(p, "what is \"%.100s\"? A receiver to ask stands behind --to", text);
 	if (p->a->uri)
 		return complain(p, "one URI is enough: \"%.100s\" is one more", text);
 	p->a->uri = text;
@@ -204,10 +216,12 @@ static int check_whole(struct parser *p)
 {
 	const struct rf_cli_arguments *a = p->a;
 
-	if (!a->uri)
+	if (!a->uri && a->side != RF_CLI_DOCTOR)
 		return complain(p, "a URI is missing, such as tcp://%s", a->side == RF_CLI_SEND ? "host" : "0.0.0.0");
 	if (a->quiet && a->verbose)
 		return complain(p, "--quiet and --verbose do not go together");
+	if (a->side == RF_CLI_DOCTOR)
+		return a->pid && !a->qmp ? complain(p, "--pid goes with --qmp only") : 0;
 	if (a->child)
 		return check_child(p);
 	if (!a->qmp)

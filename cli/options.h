@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* The command line of `ramferry send` and `ramferry receive`. */
+/* The command line of `ramferry send`, `ramferry receive` and `ramferry doctor`. */
 #ifndef RAMFERRY_CLI_OPTIONS_H
 #define RAMFERRY_CLI_OPTIONS_H
 
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum rf_cli_side { RF_CLI_SEND, RF_CLI_RECEIVE };
+enum rf_cli_side { RF_CLI_SEND, RF_CLI_RECEIVE, RF_CLI_DOCTOR };
 
 enum { RF_CLI_SETTINGS = 64, RF_CLI_WHY = 700 };
 
@@ -20,7 +20,7 @@ struct rf_cli_setting { /* of the library's option table */
 struct rf_cli_arguments {
 	enum rf_cli_side side;
 	bool help, json, quiet, verbose;
-	const char *uri;
+	const char *uri; /* doctor: of --to */
 	const char *qmp;
 	int pid;      /* 0: not given */
 	char **child; /* what stands behind "--"; NULL: nothing */
@@ -34,8 +34,11 @@ int rf_cli_parse(enum rf_cli_side side, int argc, char **argv, struct rf_cli_arg
 /* Give the settings to a migration. */
 rf_result rf_cli_apply(const struct rf_cli_arguments *a, rf_migration *m);
 
-/* "send", "receive" */
+/* "send", "receive", "doctor" */
 const char *rf_cli_name(enum rf_cli_side side);
+
+/* Does the library's option mean something to that subcommand? A doctor asks about moves of either side. */
+bool rf_cli_takes(enum rf_cli_side side, const rf_option_info *info);
 
 /* cli/help.c */
 void rf_cli_help(FILE *to, enum rf_cli_side side);
@@ -45,7 +48,8 @@ void rf_cli_overview(FILE *to);
 struct rf_cli_own_option {
 	const char *name, *value; /* value NULL: a flag */
 	const char *help;
-	size_t offset; /* of its field in struct rf_cli_arguments */
+	size_t offset;    /* of its field in struct rf_cli_arguments */
+	bool doctor_only; /* all others are options of each subcommand */
 };
 
 extern const struct rf_cli_own_option rf_cli_own_options[]; /* ends with a NULL name */

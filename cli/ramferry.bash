@@ -2,10 +2,10 @@
 # Completion for bash. The options are those that the command itself lists.
 
 _ramferry() {
-	local word=${COMP_WORDS[COMP_CWORD]} side=${COMP_WORDS[1]} i
+	local word=${COMP_WORDS[COMP_CWORD]} side=${COMP_WORDS[1]} uris='tcp:// rdma://' i
 	COMPREPLY=()
 	if [ "$COMP_CWORD" = 1 ]; then
-		mapfile -t COMPREPLY < <(compgen -W 'send receive help --help --version' -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W 'send receive doctor help --help --version' -- "$word")
 		return
 	fi
 	for ((i = 2; i < COMP_CWORD; i++)); do
@@ -20,13 +20,14 @@ _ramferry() {
 		return
 		;;
 	help)
-		mapfile -t COMPREPLY < <(compgen -W 'send receive' -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W 'send receive doctor' -- "$word")
 		return
 		;;
 	esac
 	case $side in
-	send | receive)
-		mapfile -t COMPREPLY < <(compgen -W "tcp:// $(ramferry "$side" --help 2>/dev/null |
+	send | receive | doctor)
+		[ "$side" != doctor ] || [ "${COMP_WORDS[COMP_CWORD - 1]}" = --to ] || uris=
+		mapfile -t COMPREPLY < <(compgen -W "$uris $(ramferry "$side" --help 2>/dev/null |
 			sed -n 's/^  \(--[a-z-]*\).*/\1/p' | tr '\n' ' ')" -- "$word")
 		;;
 	esac

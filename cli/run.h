@@ -19,9 +19,10 @@ struct rf_cli_run {
 	char sentence[RF_CLI_SENTENCE]; /* the last word */
 };
 
-/* Both return the exit status. argv is what stands behind the subcommand. */
+/* Each returns the exit status. argv is what stands behind the subcommand. */
 int rf_cli_send(int argc, char **argv);
 int rf_cli_receive(int argc, char **argv);
+int rf_cli_doctor(int argc, char **argv);
 
 /* Parse and check everything that can be checked without touching anything. RF_OK: go on. Otherwise *status is the
  * exit status, and everything was said. */

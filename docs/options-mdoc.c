@@ -2,7 +2,7 @@
 /* Fills in a manual page: the line `.\" @OPTIONS@` becomes a list of the options that the library has for this
  * subcommand, `.\" @STATISTICS@` and `.\" @ROUND-STATISTICS@` lists of statistics. So manual and code cannot differ.
  *
- * usage: options-mdoc send|receive TEMPLATE */
+ * usage: options-mdoc send|receive|doctor TEMPLATE        (doctor: the options of both) */
 #include <ramferry.h>
 
 #include <stdio.h>
@@ -36,13 +36,14 @@ static void print_option(const rf_option_info *info)
 	printf("Default: %s.\n", info->initial);
 }
 
-static void print_options(int for_send)
+static void print_options(const char *side)
 {
+	int send = strcmp(side, "receive") != 0, receive = strcmp(side, "send") != 0;
 	rf_option_info info;
 
 	puts(".Bl -tag -width Ds");
 	for (size_t i = 0; !rf_option_info_at(i, &info); i++)
-		if (for_send ? info.for_send : info.for_receive)
+		if ((send && info.for_send) || (receive && info.for_receive))
 			print_option(&info);
 	puts(".El");
 }
@@ -64,12 +65,12 @@ int main(int argc, char **argv)
 	FILE *template = argc == 3 ? fopen(argv[2], "r") : NULL;
 
 	if (!template) {
-		fprintf(stderr, "usage: options-mdoc send|receive TEMPLATE\n");
+		fprintf(stderr, "usage: options-mdoc send|receive|doctor TEMPLATE\n");
 		return 1;
 	}
 	while (fgets(line, sizeof(line), template)) {
 		if (!strcmp(line, ".\\\" @OPTIONS@\n"))
-			print_options(!strcmp(argv[1], "send"));
+			print_options(argv[1]);
 		else if (!strcmp(line, ".\\\" @STATISTICS@\n"))
 			print_stats(rf_stat_name, rf_stat_help);
 		else if (!strcmp(line, ".\\\" @ROUND-STATISTICS@\n"))

@@ -65,8 +65,9 @@ static void examine_trackers(struct rf_doctor *d)
 	examine_tracker(d, &rf_track_wp, guest, "the kernel tells exactly which pages were written",
 			"take Linux 6.7 or newer; until then hash serves, which reads all memory in every round");
 	/* Programs that run their guest themselves have it or not; the command has it never. */
-	if (guest->ops->collect)
-		examine_tracker(d, &rf_track_callback, guest, "the program that runs the guest tells", "");
+	if (guest->ops->collect || asked_for(d, &rf_track_callback))
+		examine_tracker(d, &rf_track_callback, guest, "the program that runs the guest tells",
+				"leave the choice to ramferry: --tracker auto");
 	examine_tracker(d, &rf_track_hash, guest, "works anywhere, and reads all memory in every round", "");
 }
 

@@ -69,6 +69,19 @@ expect 2 'not for one behind --' receive --qmp s tcp://127.0.0.1 -- "$fake" gree
 expect 2 'leave out -incoming' receive tcp://127.0.0.1 -- "$fake" greet -incoming defer
 expect 2 'leave out --daemonize' receive tcp://127.0.0.1 -- "$fake" greet --daemonize
 
+expect 2 'stands behind --to' doctor tcp://127.0.0.1
+expect 2 '--to needs a value' doctor --to
+expect 2 '--to needs a URI' doctor --to=
+expect 2 '--to is given twice' doctor --to tcp://a --to tcp://b
+expect 2 '--pid goes with --qmp' doctor --pid 1
+expect 2 'no option --to' send --qmp s --to tcp://h tcp://h
+expect 2 'no option --carry' doctor --carry
+expect 2 'do not go together' doctor --quiet --verbose
+expect 2 'names no host' doctor --to tcp://
+expect 2 'pigeon' doctor --to pigeon://h
+expect 2 '1 MiB to 1 GiB, a power of two' doctor --chunk-size 3M
+expect 2 'see ramferry doctor --help' doctor --
+
 "$ramferry" >"$work/out" 2>"$work/err"
 [ $? = 2 ] && [ ! -s "$work/out" ] && grep -q '^Usage' "$work/err" || fail "without arguments it does not tell its usage"
 
@@ -86,6 +99,37 @@ expect 3 'does not speak QMP' receive tcp://127.0.0.1:0 -- "$fake" greet
 pids+=($!)
 for _ in $(seq 500); do [ -S "$work/other" ] && break; sleep 0.01; done
 expect 3 'does not speak QMP' send --qmp "$work/other" tcp://127.0.0.1
+
+# ---- The doctor: every line ends in ok, or in what to do; what is needed makes it status 3 ----
+
+doctor() { # STATUS ARGUMENT...: its lines are in $work/out
+	local status=$1
+	shift
+	timeout 60 "$ramferry" doctor "$@" >"$work/out" 2>"$work/err" </dev/null
+	local got=$?
+	[ $got = "$status" ] || fail "doctor $*: status $got, not $status: $(cat "$work/out" "$work/err")"
+	if grep -vE ': ok$| - (better|needed): .|: (better|needed): .|^nothing that was found' "$work/out"; then
+		fail "doctor $*: a line ends in neither"
+	fi
+}
+
+found() { # REGEX: a line of the last doctor
+	grep -qE "$1" "$work/out" || fail "the doctor does not find /$1/: $(cat "$work/out")"
+}
+
+doctor 0
+for area in 'tracker wp-async' 'tracker hash.*ok$' 'tcp sockets.*ok$' 'rdma '; do found "^$area"; done
+grep -q 'in the way of a move' "$work/out" || fail "the doctor does not say that all is well"
+doctor 0 --quiet
+if grep 'ok$' "$work/out"; then fail "a quiet doctor says what is ok"; fi
+doctor 3 --tracker callback --qmp "$work/none"
+found '^guest monitor: .*/none.* - needed: '
+found '^tracker callback: .* - needed: '
+doctor 3 --qmp "$work/other"
+found '^guest monitor: .*does not speak QMP.* - needed: '
+doctor 3 --to tcp://127.0.0.1:1
+found '^receiver connection: .*refused - needed: '
+[ "$(wc -l <"$work/err")" = 1 ] || fail "the doctor says more than one sentence: $(cat "$work/err")"
 
 # ---- Closed standard descriptors: their numbers are not given to anything else ----
 
@@ -132,7 +176,7 @@ json() { # STATUS ARGUMENT...
 	local got=$?
 	said=$("$json_lines" <"$work/out") || fail "ramferry $*: $(cat "$work/out")"
 	[ "$got" = "$status" ] && [ "$said" = "$status" ] || fail "ramferry $*: status $got, in JSON $said, not $status"
-	grep -q '^ramferry' "$work/err" || fail "ramferry $*: nothing for people"
+	[ "$status" = 0 ] || grep -q '^ramferry' "$work/err" || fail "ramferry $*: nothing for people"
 }
 
 json 2 send --json
@@ -140,13 +184,16 @@ json 2 send --carry --json --qmp s tcp://h
 json 2 send --json --qmp s --chunk-size 3 tcp://h
 json 3 send --json --qmp "$work/none" tcp://h
 json 3 send --json --qmp "$work/none"$'\xff\033\n"' tcp://h
+json 0 doctor --json
+json 2 doctor --json --pid 3
+json 3 doctor --json --qmp "$work/none"$'\xff\033\n"' --to tcp://127.0.0.1:1
 json 3 receive --json tcp://127.0.0.1:0 -- "$fake" exit:3
 
 # ---- Help, version, manual ----
 
 "$ramferry" --version | grep -qE '^ramferry [0-9]+\.[0-9]+\.[0-9]+$' || fail "no version"
 "$ramferry" --help | grep -q 'ramferry receive' || fail "no overview"
-for side in send receive; do
+for side in send receive doctor; do
 	"$ramferry" $side --help >"$work/help" || fail "$side --help: status $?"
 	"$ramferry" help $side | cmp -s - "$work/help" || fail "help $side is not $side --help"
 	[ "$(grep -c '^  --' "$work/help")" -ge 8 ] || fail "$side --help lists few options"
