@@ -190,6 +190,22 @@ static void fault_file(struct rf_fabric *f, const void *address, uint64_t length
 		inner->ops->file(inner, address, length, fd, offset);
 }
 
+static int fault_can_pin(struct rf_fabric *f, uint64_t bytes, struct rf_error *e)
+{
+	struct rf_fabric *inner = of(f)->inner;
+
+	return inner->ops->can_pin ? inner->ops->can_pin(inner, bytes, e) : 0;
+}
+
+static void fault_count(struct rf_fabric *f, struct rf_fabric_counters *counters)
+{
+	struct rf_fabric *inner = of(f)->inner;
+
+	*counters = (struct rf_fabric_counters){0};
+	if (inner->ops->count)
+		inner->ops->count(inner, counters);
+}
+
 static int fault_reg(struct rf_fabric *f, void *address, uint64_t length, unsigned access, uint64_t cookie)
 {
 	struct fault *x = of(f);
@@ -331,6 +347,8 @@ static const struct rf_fabric_ops fault_ops = {
     .connect = fault_connect,
     .close = fault_close,
     .file = fault_file,
+    .can_pin = fault_can_pin,
+    .count = fault_count,
     .reg = fault_reg,
     .dereg = fault_dereg,
     .write = fault_write,

@@ -169,6 +169,8 @@ static void set_up(struct rf_sim_side *s, const struct rf_sim_side *caller)
 	s->fabric.limits.max_message_bytes = m->max_message_bytes;
 	s->fabric.limits.max_spans = m->max_spans;
 	s->fabric.limits.local_keys = m->local_keys;
+	s->fabric.limits.pins = m->pins;
+	s->fabric.limits.on_demand = m->on_demand[s->index];
 	for (i = 0; i <= s->fabric.limits.lanes; i++)
 		s->lanes[i].skew_ns = m->lane_skew_ns ? (int64_t)rf_sim_random(w, (uint64_t)m->lane_skew_ns) : 0;
 	s->state = RF_SIM_CONNECTED;
@@ -283,6 +285,7 @@ static void sim_close(struct rf_fabric *f)
 		wait_for_news(s, patience_ns);
 	if (s->state == RF_SIM_CONNECTED)
 		tell_peer(s);
+	rf_sim_spend(w, w->model.release_ns * (int64_t)rf_sim_living(s));
 	s->state = RF_SIM_CLOSED;
 	s->closing = false;
 	free_events(&s->events);
@@ -299,6 +302,8 @@ static const struct rf_fabric_ops sim_ops = {
     .accept = sim_accept,
     .connect = sim_connect,
     .close = sim_close,
+    .can_pin = rf_sim_can_pin,
+    .count = rf_sim_counters,
     .reg = rf_sim_reg,
     .dereg = rf_sim_dereg,
     .write = rf_sim_write,

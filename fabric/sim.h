@@ -41,7 +41,12 @@ struct rf_sim_model {
 	unsigned lanes, queue_depth, workers; /* where the configuration does not say; lanes 0: 1 to 4 from the seed */
 	uint32_t max_write_bytes, max_message_bytes;
 	unsigned max_spans;
-	bool local_keys;
+	bool local_keys, pins;
+	bool on_demand[2]; /* of each side */
+
+	/* Of each side: bytes that can be registered at once (a registration beyond fails, as for lack of memory), and
+	 * bytes that can_pin() says may be; on demand nothing counts. 0: no limit. */
+	uint64_t pinnable_bytes[2], memlock_bytes[2];
 	int64_t limit_ns; /* a run that is not over by then never will be */
 };
 
@@ -88,8 +93,10 @@ void rf_sim_on_message(struct rf_sim *w,
 struct rf_sim_count {
 	uint64_t written_bytes; /* put onto the wire by its writes */
 	uint64_t writes;
-	uint64_t registered_bytes_peak; /* at once */
-	unsigned in_flight_peak;        /* writes posted here and not yet reported, at once */
+	uint64_t registered_bytes_peak; /* at once; on demand does not count */
+	uint64_t registrations, failed_registrations, on_demand_registrations;
+	uint64_t releases;
+	unsigned in_flight_peak; /* writes posted here and not yet reported, at once */
 };
 struct rf_sim_count rf_sim_count(const struct rf_sim *w, enum rf_sim_end end);
 

@@ -7,6 +7,7 @@
 #include "fabric/sim_private.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,8 +30,8 @@ struct rf_sim_registration *rf_sim_registered(struct rf_sim_side *s, struct rf_k
 {
 	struct rf_sim_registration *r = find(s, key);
 
-	if (!r || r->access != access || address < r->address || length > r->length ||
-	    address - r->address > r->length - length)
+	if (!r || (r->access & ~(unsigned)RF_ACCESS_ON_DEMAND) != access || address < r->address ||
+	    length > r->length || address - r->address > r->length - length)
 		return NULL;
 	return r;
 }
@@ -59,6 +60,8 @@ int rf_sim_reg(struct rf_fabric *f, void *address, uint64_t length, unsigned acc
 	r = &s->registrations[s->nregistrations++];
 	*r = (struct rf_sim_registration){.address = (uint64_t)(uintptr_t)address, .length = length, .access = access};
 	r->nonce = rf_sim_random(s->world, UINT64_MAX);
+	if (access & RF_ACCESS_ON_DEMAND && !s->world->model.on_demand[s->index])
+		rf_sim_violate(s->world, "a registration on demand, which nobody offered");
 	submit(s, &(struct rf_sim_job){
 		      .kind = RF_SIM_JOB_REGISTER, .cookie = cookie, .registration = s->nregistrations - 1});
 	return 0;
@@ -76,10 +79,42 @@ int rf_sim_dereg(struct rf_fabric *f, struct rf_key key, uint64_t cookie)
 		rf_sim_violate(s->world, "the release of a registration that %u writes in flight need", r->in_flight);
 	if (r) {
 		r->live = false;
-		s->registered_bytes -= r->length;
+		s->registered_bytes -= r->counted ? r->length : 0;
+		s->count.releases++;
 	}
 	submit(s, &(struct rf_sim_job){.kind = RF_SIM_JOB_RELEASE, .cookie = cookie});
 	return 0;
+}
+
+int rf_sim_can_pin(struct rf_fabric *f, uint64_t bytes, struct rf_error *e)
+{
+	struct rf_sim_side *s = rf_sim_of(f);
+	uint64_t most = s->world->model.memlock_bytes[s->index];
+
+	if (most && bytes > most)
+		return rf_fail(e, RF_E_REFUSED, "%llu bytes more would have to be pinned than this host allows",
+			       (unsigned long long)(bytes - most));
+	return 0;
+}
+
+/* Every call that posts counts as one doorbell, every write is reported by itself. */
+void rf_sim_counters(struct rf_fabric *f, struct rf_fabric_counters *counters)
+{
+	const struct rf_sim_side *s = rf_sim_of(f);
+
+	*counters = (struct rf_fabric_counters){.registrations = s->count.registrations,
+						.registration_ns = (uint64_t)s->registration_ns,
+						.doorbells = s->doorbells,
+						.completions = s->completions};
+}
+
+uint64_t rf_sim_living(const struct rf_sim_side *s)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < s->nregistrations; i++)
+		n += s->registrations[i].live;
+	return n;
 }
 
 /* ---- what is about to land --------------------------------------------------------------------------------------- */
@@ -129,6 +164,24 @@ int rf_sim_run_job(struct rf_fabric *f, void (*fn)(void *), void *arg, uint64_t 
 	return 0;
 }
 
+static bool pin(struct rf_sim_side *s, struct rf_sim_registration *r)
+{
+	uint64_t most = s->world->model.pinnable_bytes[s->index];
+
+	r->counted = !(r->access & RF_ACCESS_ON_DEMAND);
+	if (r->counted && most && s->registered_bytes + r->length > most) {
+		s->count.failed_registrations++;
+		return false;
+	}
+	r->live = true;
+	s->count.registrations++;
+	s->count.on_demand_registrations += !r->counted;
+	s->registered_bytes += r->counted ? r->length : 0;
+	if (s->registered_bytes > s->count.registered_bytes_peak)
+		s->count.registered_bytes_peak = s->registered_bytes;
+	return true;
+}
+
 static void end_job(struct rf_sim_job *job)
 {
 	static const enum rf_event_kind kinds[] = {RF_EV_REGISTERED, RF_EV_RELEASED, RF_EV_DONE};
@@ -138,11 +191,13 @@ static void end_job(struct rf_sim_job *job)
 
 	if (job->kind == RF_SIM_JOB_REGISTER) {
 		r = &s->registrations[job->registration];
-		r->live = true;
-		s->registered_bytes += r->length;
-		if (s->registered_bytes > s->count.registered_bytes_peak)
-			s->count.registered_bytes_peak = s->registered_bytes;
-		event.key = (struct rf_key){{job->registration + 1, r->nonce}};
+		if (pin(s, r)) {
+			event.key = (struct rf_key){{job->registration + 1, r->nonce}};
+		} else {
+			event.status = -1;
+			event.text = "there is no memory for it";
+			event.error_number = ENOMEM;
+		}
 	}
 	free(job);
 	s->busy--;
@@ -200,8 +255,13 @@ static int64_t job_ns(const struct rf_sim_model *m, const struct rf_sim_job *job
 		return m->release_ns;
 	if (job->kind == RF_SIM_JOB_RUN)
 		return m->run_ns;
-	return m->register_ns +
-	       m->register_page_ns * (int64_t)(job->side->registrations[job->registration].length / 4096);
+
+	const struct rf_sim_registration *r = &job->side->registrations[job->registration];
+	bool pinned = !(r->access & RF_ACCESS_ON_DEMAND);
+	int64_t ns = m->register_ns + (pinned ? m->register_page_ns * (int64_t)(r->length / 4096) : 0);
+
+	job->side->registration_ns += ns;
+	return ns;
 }
 
 static void start_jobs(struct rf_sim_side *s)

@@ -51,6 +51,7 @@ struct rf_sim_registration {
 	unsigned access;
 	unsigned in_flight; /* writes that need it */
 	bool live;
+	bool counted; /* among registered_bytes */
 };
 
 struct rf_sim_job {
@@ -102,6 +103,8 @@ struct rf_sim_side {
 	int64_t link_free_ns;
 	struct rf_sim_count count;
 	uint64_t registered_bytes;
+	int64_t registration_ns;
+	uint64_t doorbells, completions;
 	unsigned unsent; /* posted here and not yet on the wire */
 	unsigned unreported;
 
@@ -179,6 +182,9 @@ extern const struct rf_sim_memory rf_sim_bytes;
 /* sim_host.c. rf_sim_registered: the registration that holds the range, or NULL. */
 int rf_sim_reg(struct rf_fabric *f, void *address, uint64_t length, unsigned access, uint64_t cookie);
 int rf_sim_dereg(struct rf_fabric *f, struct rf_key key, uint64_t cookie);
+int rf_sim_can_pin(struct rf_fabric *f, uint64_t bytes, struct rf_error *e);
+void rf_sim_counters(struct rf_fabric *f, struct rf_fabric_counters *counters);
+uint64_t rf_sim_living(const struct rf_sim_side *s); /* registrations */
 int rf_sim_run_job(struct rf_fabric *f, void (*fn)(void *), void *arg, uint64_t cookie);
 struct rf_sim_registration *rf_sim_registered(struct rf_sim_side *s, struct rf_key key, uint64_t address,
 					      uint64_t length, unsigned access);

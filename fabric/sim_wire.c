@@ -107,6 +107,7 @@ static void report(struct rf_sim *w, void *arg)
 	if (p->counted && s->fabric.limits.local_keys)
 		count_down(s, p, false);
 	s->unreported--;
+	s->completions++;
 	if (s->state == RF_SIM_CONNECTED && !s->lost && !w->cut) {
 		s->lanes[p->lane].writes--;
 		rf_sim_push(s, &(struct rf_event){.kind = RF_EV_WRITTEN, .lane = p->lane, .count = 1});
@@ -197,6 +198,7 @@ int rf_sim_write(struct rf_fabric *f, unsigned lane, const struct rf_write *w, i
 		return -1;
 	for (i = 0; i < n && s->lanes[lane].writes < f->limits.queue_depth; i++)
 		post(s, lane, &w[i]);
+	s->doorbells += i > 0;
 	return i;
 }
 
