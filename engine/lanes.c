@@ -83,7 +83,7 @@ unsigned rf_lanes_pick(struct rf_lanes *l)
 {
 	/* Stay with a lane for a batch, then go to the next: long batches, all lanes busy. */
 	struct rf_lane *lane = &l->lanes[l->current];
-	if (has_room(l, lane) && lane->batch_bytes < BATCH_BYTES)
+	if (has_room(l, lane) && l->stay_bytes < BATCH_BYTES && l->stay_writes < RF_BATCH_WRITES)
 		return l->current;
 	unsigned best = 0;
 	for (unsigned step = 1; step <= l->n; step++) {
@@ -94,6 +94,8 @@ unsigned rf_lanes_pick(struct rf_lanes *l)
 	}
 	if (best)
 		l->current = best;
+		l->stay_bytes = l->stay_writes = 0;
+	}
 	return best;
 }
 
@@ -160,6 +162,8 @@ int rf_lanes_add(struct rf_lanes *l, unsigned i, const struct rf_write *w, struc
 	lane->round_writes++;
 	l->in_flight++;
 	chunk->in_flight++;
+	l->stay_bytes += w->length;
+	l->stay_writes++;
 	chunk->lanes |= UINT64_C(1) << (i - 1);
 	if (lane->nbatch == RF_BATCH_WRITES || lane->batch_bytes >= BATCH_BYTES)
 		return post(l, i, e);

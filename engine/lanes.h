@@ -37,6 +37,8 @@ struct rf_lanes {
 	struct rf_lane *lanes; /* 1 to n; 0 is not used */
 	unsigned n, current;
 	uint32_t depth;
+	uint64_t stay_bytes; /* since the current lane was chosen */
+	uint32_t stay_writes;
 	uint32_t in_flight;        /* writes of all lanes, batched ones included */
 	uint32_t writes_per_chunk; /* 0: no limit */
 	struct rf_error failed;    /* a staging ring could not be registered */
