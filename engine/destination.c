@@ -28,6 +28,7 @@ static void report(struct rf_destination *d)
 	};
 	d->reported_ns = now;
 	if (engine->progress)
+	rf_stats_count(engine->stats, engine->fabric);
 		engine->progress(engine->progress_arg, &p);
 }
 

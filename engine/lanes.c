@@ -92,7 +92,7 @@ unsigned rf_lanes_pick(struct rf_lanes *l)
 		    (!best || l->lanes[i].in_flight_bytes < l->lanes[best].in_flight_bytes))
 			best = i;
 	}
-	if (best)
+	if (best) {
 		l->current = best;
 		l->stay_bytes = l->stay_writes = 0;
 	}
@@ -160,10 +160,11 @@ int rf_lanes_add(struct rf_lanes *l, unsigned i, const struct rf_write *w, struc
 	lane->batch[lane->nbatch++] = *w;
 	lane->batch_bytes += w->length;
 	lane->round_writes++;
+	lane->bytes += w->length;
 	l->in_flight++;
-	chunk->in_flight++;
 	l->stay_bytes += w->length;
 	l->stay_writes++;
+	chunk->in_flight++;
 	chunk->lanes |= UINT64_C(1) << (i - 1);
 	if (lane->nbatch == RF_BATCH_WRITES || lane->batch_bytes >= BATCH_BYTES)
 		return post(l, i, e);
@@ -176,6 +177,16 @@ int rf_lanes_flush(struct rf_lanes *l, struct rf_error *e)
 		if (post(l, i, e))
 			return -1;
 	return 0;
+}
+
+void rf_lanes_spread(const struct rf_lanes *l, uint64_t *min_bytes, uint64_t *max_bytes)
+{
+	*min_bytes = UINT64_MAX;
+	*max_bytes = 0;
+	for (unsigned i = 1; i <= l->n; i++) {
+		*min_bytes = rf_min_u64(*min_bytes, l->lanes[i].bytes);
+		*max_bytes = rf_max_u64(*max_bytes, l->lanes[i].bytes);
+	}
 }
 
 bool rf_lanes_posted(const struct rf_lanes *l)

@@ -30,15 +30,16 @@ struct rf_lane {
 	struct rf_task staging_task;
 	struct rf_lanes *all;
 	uint64_t round_writes; /* posted in this round, for ROUND_END */
+	uint64_t bytes;        /* of all rounds */
 };
 
 struct rf_lanes {
 	struct rf_peer *peer;
 	struct rf_lane *lanes; /* 1 to n; 0 is not used */
 	unsigned n, current;
-	uint32_t depth;
 	uint64_t stay_bytes; /* since the current lane was chosen */
 	uint32_t stay_writes;
+	uint32_t depth;
 	uint32_t in_flight;        /* writes of all lanes, batched ones included */
 	uint32_t writes_per_chunk; /* 0: no limit */
 	struct rf_error failed;    /* a staging ring could not be registered */
@@ -59,7 +60,8 @@ int rf_lanes_add(struct rf_lanes *l, unsigned lane, const struct rf_write *w, st
 
 /* Post what is batched, as far as the fabric takes it. */
 int rf_lanes_flush(struct rf_lanes *l, struct rf_error *e);
-bool rf_lanes_posted(const struct rf_lanes *l); /* nothing batched any more */
+void rf_lanes_spread(const struct rf_lanes *l, uint64_t *min_bytes, uint64_t *max_bytes); /* over the lanes */
+bool rf_lanes_posted(const struct rf_lanes *l);                                           /* nothing batched any more */
 
 void rf_lanes_written(struct rf_lanes *l, unsigned lane, uint32_t count); /* RF_EV_WRITTEN */
 

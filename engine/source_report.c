@@ -11,6 +11,9 @@ void rf_source_report(struct rf_source *s, bool round_ended)
 
 	s->reported_ns = now;
 	engine->stats->transferred_bytes = engine->stats->normal_bytes + r->now.bytes + s->peer.messages_bytes;
+	rf_stats_count(engine->stats, engine->fabric);
+	if (s->lanes.n)
+		rf_lanes_spread(&s->lanes, &engine->stats->lane_bytes_min, &engine->stats->lane_bytes_max);
 	if (!engine->progress)
 		return;
 	const struct rf_stats *stats = engine->stats;

@@ -38,7 +38,16 @@ const struct rf_stat_name rf_stat_table[] = {
     STAT(registered_bytes, "bytes registered, each time counted"),
     STAT(register_ns, "time from asking for a registration until it was ready, summed over all"),
     STAT(released_registrations, "registrations given up to stay below max-pinned"),
+    STAT(failed_registrations, "registrations for which a side had no memory, so that the move went on with less"),
+    STAT(fabric_registrations, "registrations made on this side, where the fabric counts them"),
+    STAT(fabric_register_ns, "time that these took, added up over workers"),
+    STAT(wait_key_ns, "waited for a registration, in all rounds"),
+    STAT(wait_queue_ns, "waited for room on the lanes, in all rounds"),
+    STAT(doorbells, "times that writes or messages were handed to an RDMA card"),
+    STAT(completions, "completions that an RDMA card has reported"),
     STAT(lanes, "lanes used"),
+    STAT(lane_bytes_min, "page data sent on the lane that sent least"),
+    STAT(lane_bytes_max, "page data sent on the lane that sent most"),
     {NULL, NULL, 0},
 };
 
@@ -65,6 +74,19 @@ uint64_t rf_per_second(uint64_t bytes, int64_t ns)
 	return ns > 0 ? (uint64_t)((double)bytes * 1e9 / (double)ns) : 0;
 }
 
+void rf_stats_count(struct rf_stats *s, struct rf_fabric *f)
+{
+	struct rf_fabric_counters counters = {0};
+
+	if (!f->ops->count)
+		return;
+	f->ops->count(f, &counters);
+	s->fabric_registrations = counters.registrations;
+	s->fabric_register_ns = counters.registration_ns;
+	s->doorbells = counters.doorbells;
+	s->completions = counters.completions;
+}
+
 int rf_stats_add_round(struct rf_stats *s, const struct rf_round_stats *round)
 {
 	struct rf_round_stats *more = realloc(s->rounds, (s->nrounds + 1) * sizeof(*more));
@@ -72,6 +94,8 @@ int rf_stats_add_round(struct rf_stats *s, const struct rf_round_stats *round)
 		return -1;
 	s->rounds = more;
 	s->rounds[s->nrounds++] = *round;
+	s->wait_key_ns += round->wait_key_ns;
+	s->wait_queue_ns += round->wait_queue_ns;
 	return 0;
 }
 

@@ -3,6 +3,8 @@
 #ifndef RAMFERRY_ENGINE_STATS_H
 #define RAMFERRY_ENGINE_STATS_H
 
+#include "fabric/fabric.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,6 +51,12 @@ struct rf_stats {
 	uint64_t registered_bytes;
 	uint64_t register_ns; /* sum over all, asked to ready */
 	uint64_t released_registrations;
+	uint64_t failed_registrations;
+	uint64_t fabric_registrations;       /* that succeeded on this side … */
+	uint64_t fabric_register_ns;         /* … and the time they took, added up over workers */
+	uint64_t wait_key_ns, wait_queue_ns; /* of all rounds that have ended */
+	uint64_t doorbells, completions;     /* of this side's card */
+	uint64_t lane_bytes_min, lane_bytes_max;
 	uint64_t lanes;
 	struct rf_round_stats *rounds; /* that have ended */
 	size_t nrounds;
@@ -63,6 +71,9 @@ struct rf_stat_name {
 extern const struct rf_stat_name rf_stat_table[], rf_round_stat_table[];
 
 uint64_t rf_per_second(uint64_t bytes, int64_t ns); /* 0 over no time */
+
+/* What the fabric has counted, where it counts. */
+void rf_stats_count(struct rf_stats *s, struct rf_fabric *f);
 
 int rf_stats_add_round(struct rf_stats *s, const struct rf_round_stats *round); /* -1: no memory */
 void rf_stats_free(struct rf_stats *s);
