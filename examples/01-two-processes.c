@@ -103,7 +103,7 @@ static rf_result migrate(struct machine *m, const char *uri, rf_result (*move)(r
 	uint64_t downtime = 0;
 	char why[200];
 	rf_result result = rf_guest_add_block(guest, "memory", m->memory, PAGES * PAGE, m->fd, 0, why, sizeof(why));
-
+	rf_guest_set_discarder(guest, NULL); /* nothing here gives memory back */
 	rf_on_log(migration, on_log, m);
 	if (result == RF_OK)
 		result = move(migration, uri);

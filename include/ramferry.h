@@ -104,6 +104,12 @@ RF_API rf_guest *rf_guest_new(const rf_guest_ops *ops, void *ctx);
 RF_API rf_result rf_guest_add_block(rf_guest *guest, const char *name, void *memory, uint64_t length, int fd,
 				    uint64_t fd_offset, char *why, size_t why_length);
 
+/* What in the guest gives pages back to the host (a balloon, free page reporting), so that they become holes and zeros
+ * without having been written? `what` names it for people; NULL: nothing ever does, which spares a move the search for
+ * such holes, and which RDMA cards need to hear, because they would go on sending the old page. Unless this is called,
+ * something may. RF_USAGE: for a guest of rf_guest_open_qemu(), which finds out by itself. */
+RF_API rf_result rf_guest_set_discarder(rf_guest *guest, const char *what);
+
 /* The guest of a running, unmodified QEMU whose QMP monitor listens at the unix socket `qmp`. `pid` is its process, or 0
  * to take the socket's owner. Nothing of it is touched before rf_send() or rf_receive().
  * RF_REFUSED with a sentence in `why`: no QEMU there, too old a QEMU, somebody else uses the monitor. */
@@ -123,11 +129,12 @@ RF_API void rf_migration_free(rf_migration *m);
 /* Set the option `name` (see rf_option_info()) to `value`, written as on the command line. RF_USAGE otherwise. */
 RF_API rf_result rf_set(rf_migration *m, const char *name, const char *value);
 
-/* Move the guest to the receiver at `uri` (tcp://host[:port]). Blocks until the move has ended one way or the other. */
+/* Move the guest to the receiver at `uri` (tcp://host[:port], rdma://host[:port]). Blocks until the move has ended one way
+ * or the other. */
 RF_API rf_result rf_send(rf_migration *m, const char *uri);
 
-/* Wait at `uri` for a guest and run it: tcp://address[:port], an empty address for all, port 0 for any (the log tells
- * it). Blocks until the guest runs here or the move has failed. */
+/* Wait at `uri` for a guest and run it: tcp://address[:port] or rdma://address[:port], an empty address for all, port 0
+ * for any (the log tells it). Blocks until the guest runs here or the move has failed. */
 RF_API rf_result rf_receive(rf_migration *m, const char *uri);
 
 /* End the migration as soon as it can be done safely: up to the hand-off the source's guest runs on, after it nothing

@@ -281,6 +281,15 @@ RF_API rf_result rf_guest_add_block(rf_guest *guest, const char *name, void *mem
 	return RF_OK;
 }
 
+RF_API rf_result rf_guest_set_discarder(rf_guest *guest, const char *what)
+{
+	if (!guest || guest->ops->close != close_callbacks)
+		return RF_USAGE;
+	guest->may_discard = what != NULL;
+	snprintf(guest->discarder, sizeof guest->discarder, "%s", what ? what : "");
+	return RF_OK;
+}
+
 RF_API void rf_guest_free(rf_guest *guest)
 {
 	if (guest)

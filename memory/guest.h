@@ -80,7 +80,8 @@ struct rf_guest {
 	void *ctx;
 	const struct rf_tracker_ops *own_tracker; /* set by simulated guests; NULL: choose from memory/tracker.h */
 	bool may_discard;                         /* pages may become holes without a write (balloon); true at first */
-	const struct rf_log *log;                 /* set by lib/ before check(); may be NULL */
+	char discarder[96];       /* what does that, for people: "the device virtio-mem-pci". "": not known */
+	const struct rf_log *log; /* set by lib/ before check(); may be NULL */
 };
 
 /* An empty guest; add blocks, then hand it to a migration. rf_guest_destroy closes blocks and ctx. */

@@ -103,7 +103,7 @@ static void examine_writers(struct examination *x)
 
 	if (x->role == RF_ROLE_DESTINATION)
 		return;
-	if (rf_check_writers(x->g->qmp, x->g->process.pid, &e) != 0)
+	if (rf_check_writers(x->g->qmp, x->g->process.pid, x->guest, &e) != 0)
 		return refuse(x, "writers", &e);
 	rf_found(x->f, RF_FOUND_OK, AREA, "writers", NULL, "no device writes into its memory unseen");
 }

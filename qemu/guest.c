@@ -68,7 +68,7 @@ static int check(void *ctx, enum rf_role role, struct rf_error *e)
 	if (r == 0 && !g->blocks_known)
 		r = add_blocks(g, role, e);
 	if (r == 0 && role == RF_ROLE_SOURCE)
-		r = rf_check_writers(g->qmp, g->process.pid, e);
+		r = rf_check_writers(g->qmp, g->process.pid, g->guest, e);
 	if (r != 0)
 		e->code = RF_E_REFUSED;
 	return r;

@@ -29,6 +29,9 @@ static const struct writer {
     {"virtio-pmem", PERSISTENT},
 };
 
+/* Devices that give pages of the guest's RAM back to the host, by punching its file. */
+static const char *const discarders[] = {"virtio-balloon", "virtio-mem", "hv-balloon"};
+
 static const char *const reasons[] = {
     [DMA] = "writes into the guest's RAM unseen",
     [PROCESS] = "lets another process write into the guest's RAM unseen",
@@ -36,8 +39,20 @@ static const char *const reasons[] = {
     [PERSISTENT] = "holds data that outlives the guest",
 };
 
-static int check_device(const char *type, struct rf_error *e)
+static void note_discarder(const char *type, struct rf_guest *g)
 {
+	for (size_t i = 0; i < sizeof(discarders) / sizeof(*discarders); i++) {
+		if (strncmp(type, discarders[i], strlen(discarders[i])) != 0)
+			continue;
+		g->may_discard = true;
+		if (!g->discarder[0])
+			snprintf(g->discarder, sizeof(g->discarder), "the device %.80s", type);
+	}
+}
+
+static int check_device(const char *type, struct rf_guest *g, struct rf_error *e)
+{
+	note_discarder(type, g);
 	for (size_t i = 0; i < sizeof(writers) / sizeof(*writers); i++)
 		if (strncmp(type, writers[i].prefix, strlen(writers[i].prefix)) == 0)
 			return rf_fail(e, RF_E_REFUSED, "the device %s %s: unplug it first", type,
@@ -46,12 +61,12 @@ static int check_device(const char *type, struct rf_error *e)
 }
 
 /* Lines are "dev: TYPE, id …" and, deeper, "PROPERTY = VALUE". */
-static int check_tree(char *tree, struct rf_error *e)
+static int check_tree(char *tree, struct rf_guest *g, struct rf_error *e)
 {
 	char device[128] = "", *rest = NULL;
 	for (char *line = strtok_r(tree, "\r\n", &rest); line; line = strtok_r(NULL, "\r\n", &rest)) {
 		line += strspn(line, " ");
-		if (sscanf(line, "dev: %127[^,]", device) == 1 && check_device(device, e) != 0)
+		if (sscanf(line, "dev: %127[^,]", device) == 1 && check_device(device, g, e) != 0)
 			return -1;
 		if (strcmp(line, "blob = true") == 0 || strcmp(line, "blob = on") == 0)
 			return rf_fail(e, RF_E_REFUSED,
@@ -63,7 +78,7 @@ static int check_tree(char *tree, struct rf_error *e)
 }
 
 /* Lines are " \ NAME: index=N,type=TYPE,…", without the backslash for those that no device uses. */
-static int check_networks(char *list, struct rf_error *e)
+static int check_networks(char *list, struct rf_guest *g, struct rf_error *e)
 {
 	char *rest = NULL;
 	for (char *line = strtok_r(list, "\r\n", &rest); line; line = strtok_r(NULL, "\r\n", &rest)) {
@@ -78,13 +93,13 @@ static int check_networks(char *list, struct rf_error *e)
 	return 0;
 }
 
-static int check_human(struct rf_qmp *q, const char *command, int (*check)(char *, struct rf_error *),
-		       struct rf_error *e)
+static int check_human(struct rf_qmp *q, const char *command, struct rf_guest *g,
+		       int (*check)(char *, struct rf_guest *, struct rf_error *), struct rf_error *e)
 {
 	char *text;
 	if (rf_qmp_human(q, command, &text, e) != 0)
 		return -1;
-	int r = check(text, e);
+	int r = check(text, g, e);
 	free(text);
 	return r;
 }
@@ -127,7 +142,7 @@ static int check_block_nodes(struct rf_qmp *q, struct rf_error *e)
 }
 
 /* Memory devices sit on no bus, so the tree does not show them. */
-static int check_memory_devices(struct rf_qmp *q, struct rf_error *e)
+static int check_memory_devices(struct rf_qmp *q, struct rf_guest *g, struct rf_error *e)
 {
 	json_t *devices, *device;
 	size_t i;
@@ -138,7 +153,7 @@ static int check_memory_devices(struct rf_qmp *q, struct rf_error *e)
 	{
 		const char *type = json_string_value(json_object_get(device, "type"));
 		if (r == 0 && type)
-			r = check_device(type, e);
+			r = check_device(type, g, e);
 		if (r == 0 && type && strcmp(type, "virtio-mem") == 0 && rf_qmp_version(q) < 80100)
 			r = rf_fail(e, RF_E_REFUSED, "a virtio-mem device needs QEMU 8.1 to be moved");
 	}
@@ -193,10 +208,12 @@ static int check_nested(pid_t pid, struct rf_error *e)
 	return 0;
 }
 
-int rf_check_writers(struct rf_qmp *q, pid_t pid, struct rf_error *e)
+int rf_check_writers(struct rf_qmp *q, pid_t pid, struct rf_guest *g, struct rf_error *e)
 {
-	if (check_human(q, "info qtree", check_tree, e) != 0 ||
-	    check_human(q, "info network", check_networks, e) != 0 || check_memory_devices(q, e) != 0 ||
+	g->may_discard = false;
+	g->discarder[0] = 0;
+	if (check_human(q, "info qtree", g, check_tree, e) != 0 ||
+	    check_human(q, "info network", g, check_networks, e) != 0 || check_memory_devices(q, g, e) != 0 ||
 	    check_objects(q, e) != 0 || check_block_nodes(q, e) != 0 || check_nested(pid, e) != 0)
 		return -1;
 	return 0;

@@ -179,6 +179,7 @@ void counting_open(struct counting *c, bool receives)
 	assert(c->memory != MAP_FAILED);
 	c->guest = rf_guest_new(&ops, c);
 	assert(rf_guest_add_block(c->guest, "memory", c->memory, length, c->fd, 0, NULL, 0) == RF_OK);
+	assert(rf_guest_set_discarder(c->guest, NULL) == RF_OK);
 	c->m = rf_migration_new(c->guest);
 	rf_on_log(c->m, on_log, c);
 	rf_on_progress(c->m, on_progress, c);

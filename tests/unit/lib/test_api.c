@@ -91,6 +91,17 @@ static void guest_of_a_later_release(void **state)
 	assert_int_equal(closed, 1);
 }
 
+/* What comes of it is seen in tests/sim. */
+static void a_guest_says_what_gives_memory_back(void **state)
+{
+	rf_guest *guest = rf_guest_new(&least, NULL);
+
+	assert_int_equal(rf_guest_set_discarder(guest, NULL), RF_OK);
+	assert_int_equal(rf_guest_set_discarder(guest, "the balloon"), RF_OK);
+	assert_int_equal(rf_guest_set_discarder(NULL, NULL), RF_USAGE);
+	rf_guest_free(guest);
+}
+
 static void assert_block_refused(rf_guest *guest, const char *name, void *memory, uint64_t length, int fd,
 				 const char *sentence)
 {
@@ -196,9 +207,13 @@ static void tables_can_be_walked(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(null_is_survived),         cmocka_unit_test(guest_needs_pause_and_resume),
-	    cmocka_unit_test(guest_of_a_later_release), cmocka_unit_test(blocks_are_checked),
-	    cmocka_unit_test(options_are_checked),      cmocka_unit_test(uris_are_checked_without_a_guest),
+	    cmocka_unit_test(null_is_survived),
+	    cmocka_unit_test(guest_needs_pause_and_resume),
+	    cmocka_unit_test(guest_of_a_later_release),
+	    cmocka_unit_test(blocks_are_checked),
+	    cmocka_unit_test(a_guest_says_what_gives_memory_back),
+	    cmocka_unit_test(options_are_checked),
+	    cmocka_unit_test(uris_are_checked_without_a_guest),
 	    cmocka_unit_test(tables_can_be_walked),
 	};
 

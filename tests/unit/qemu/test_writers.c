@@ -62,6 +62,8 @@ static void describes_itself(int peer)
 	}
 }
 
+static struct rf_guest guest; /* as the last check left it */
+
 static void expect_writer(const char *command, const char *answer, const char *sentence)
 {
 	struct fake f;
@@ -71,7 +73,7 @@ static void expect_writer(const char *command, const char *answer, const char *s
 	fake_start(&f, describes_itself);
 	assert_int_equal(rf_qmp_connect(f.path, &q, &e), 0);
 	assert_int_equal(rf_qmp_greet(q, &e), 0);
-	int r = rf_check_writers(q, getpid(), &e);
+	int r = rf_check_writers(q, getpid(), &guest, &e);
 	if (!sentence && r != 0)
 		fail_msg("%s", e.text);
 	if (sentence) {
@@ -111,6 +113,22 @@ static void devices(void **state)
 	expect_device("scsi-generic", "the device scsi-generic passes SCSI commands through");
 	expect_device("virtio-pmem-pci", "the device virtio-pmem-pci holds data that outlives the guest");
 	expect_device("virtio-blk-pci", NULL);
+}
+
+static void devices_that_give_memory_back(void **state)
+{
+	expect_device("virtio-blk-pci", NULL);
+	assert_false(guest.may_discard);
+	assert_string_equal(guest.discarder, "");
+	expect_device("virtio-balloon-pci-transitional", NULL);
+	assert_true(guest.may_discard);
+	assert_string_equal(guest.discarder, "the device virtio-balloon-pci-transitional");
+	expect_device("hv-balloon", NULL);
+	assert_true(guest.may_discard);
+	expect_device("virtio-mem-pci", NULL);
+	assert_string_equal(guest.discarder, "the device virtio-mem-pci");
+	expect_writer("query-memory-devices", "[{\"type\": \"dimm\", \"data\": {}}]", NULL);
+	assert_false(guest.may_discard);
 }
 
 static void graphics_of_the_host(void **state)
@@ -171,6 +189,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_plain_guest_passes),
 	    cmocka_unit_test(devices),
+	    cmocka_unit_test(devices_that_give_memory_back),
 	    cmocka_unit_test(graphics_of_the_host),
 	    cmocka_unit_test(networks),
 	    cmocka_unit_test(memory_devices),
