@@ -7,17 +7,28 @@ static const uint64_t MAGIC = 0x59525245464d4152ull; /* "RAMFERRY" */
 
 /* ---- HELLO ---- */
 
-static void put_options(struct rf_out *o, const struct rf_options *options)
+/* What else a source tells by a name and a number: a destination that does not know the name passes it over. */
+static const char DATA_BYTES[] = "data-bytes", KEYS_MAY_FAIL[] = "keys-may-fail";
+
+static void put_number(struct rf_out *o, const char *name, uint64_t value)
 {
-	uint16_t n = 0;
+	rf_put_text(o, name);
+	rf_put_u64(o, value);
+}
+
+static void put_options(struct rf_peer *p, struct rf_out *o, const struct rf_options *options)
+{
+	uint16_t n = p->is_source ? 2 : 0;
 	for (size_t i = 0; i < rf_option_count(); i++)
 		n += !!(rf_option_at(i)->sides & RF_OPT_WIRE);
 	rf_put_u16(o, n);
 	for (size_t i = 0; i < rf_option_count(); i++)
-		if (rf_option_at(i)->sides & RF_OPT_WIRE) {
-			rf_put_text(o, rf_option_at(i)->name);
-			rf_put_u64(o, rf_option_value(options, rf_option_at(i)));
-		}
+		if (rf_option_at(i)->sides & RF_OPT_WIRE)
+			put_number(o, rf_option_at(i)->name, rf_option_value(options, rf_option_at(i)));
+	if (p->is_source) {
+		put_number(o, DATA_BYTES, p->data_bytes);
+		put_number(o, KEYS_MAY_FAIL, 1);
+	}
 }
 
 int rf_agree_hello(struct rf_peer *p, const char *facts, struct rf_error *e)
@@ -33,7 +44,7 @@ int rf_agree_hello(struct rf_peer *p, const char *facts, struct rf_error *e)
 	rf_put_u64(o, 0);
 	rf_put_text(o, p->engine->name ? p->engine->name : "");
 	rf_put_text(o, facts);
-	put_options(o, p->is_source ? p->engine->options : &none);
+	put_options(p, o, p->is_source ? p->engine->options : &none);
 	return rf_peer_send(p, RF_LANE_CONTROL, e);
 }
 
@@ -61,6 +72,10 @@ static int take_options(struct rf_peer *p, struct rf_in *in, struct rf_error *e)
 		const struct rf_option *option = rf_option_find(name);
 		if (in->bad)
 			break;
+		if (!p->is_source && !strcmp(name, DATA_BYTES))
+			p->data_bytes = value;
+		if (!p->is_source && !strcmp(name, KEYS_MAY_FAIL))
+			p->keys_may_fail = value;
 		/* What a newer source may add and this side does not know cannot matter to it: the version says so. */
 		if (p->is_source || !option || !(option->sides & RF_OPT_WIRE))
 			continue;

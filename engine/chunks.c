@@ -5,6 +5,8 @@
 #include "engine/spans.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,17 +14,32 @@ enum { SPAN_UNIT_PAGES = 64 << 20 >> RF_PAGE_SHIFT };
 
 /* ---- opening ---- */
 
-static int lay_out(struct rf_chunks *c, struct rf_error *e)
+void rf_chunks_forget_layout(struct rf_chunks *c)
+{
+	if (c->chunks)
+		for (uint64_t i = 0; i < c->first_chunk[c->guest->nblocks]; i++)
+			free(c->chunks[i].spans);
+	free(c->chunks);
+	free(c->chunk_pages);
+	free(c->first_chunk);
+	c->chunks = NULL;
+	c->chunk_pages = c->first_chunk = NULL;
+	c->newest.newer = c->newest.older = &c->newest;
+	c->refused.chunk = NULL;
+}
+
+int rf_chunks_lay_out(struct rf_chunks *c, struct rf_error *e)
 {
 	struct rf_guest *g = c->guest;
 	uint64_t total = 0;
 
+	rf_chunks_forget_layout(c);
 	c->first_chunk = calloc(g->nblocks + 1, sizeof(*c->first_chunk));
 	c->chunk_pages = calloc(g->nblocks + 1, sizeof(*c->chunk_pages));
 	if (!c->first_chunk || !c->chunk_pages)
 		return rf_fail(e, RF_E_FAILED, "no memory for the chunks of %u blocks", g->nblocks);
 	for (unsigned i = 0; i < g->nblocks; i++) {
-		uint64_t bytes = rf_max_u64(c->peer->engine->options->chunk_size_bytes, g->blocks[i]->page_bytes);
+		uint64_t bytes = rf_max_u64(c->chunk_bytes, g->blocks[i]->page_bytes);
 		c->chunk_pages[i] = bytes >> RF_PAGE_SHIFT;
 		c->first_chunk[i] = total;
 		total += rf_div_round_up(g->blocks[i]->npages, c->chunk_pages[i]);
@@ -43,32 +60,32 @@ int rf_chunks_check(const struct rf_guest *g, const struct rf_options *o, struct
 	return 0;
 }
 
-int rf_chunks_open(struct rf_chunks *c, struct rf_peer *peer, struct rf_stats *stats, struct rf_error *e)
+int rf_chunks_open(struct rf_chunks *c, struct rf_peer *peer, struct rf_stats *stats, bool staged, struct rf_error *e)
 {
 	const struct rf_options *o = peer->engine->options;
+	bool on_demand = o->register_mode == RF_REGISTER_ODP;
+
 	*c = (struct rf_chunks){
 	    .peer = peer,
 	    .guest = peer->engine->guest,
 	    .stats = stats,
-	    .max_pinned_bytes = o->max_pinned_bytes ? o->max_pinned_bytes : UINT64_MAX,
+	    .local = peer->fabric->limits.local_keys && !staged,
+	    .on_demand = on_demand,
+	    .chunk_bytes = o->chunk_size_bytes,
+	    .max_pinned_bytes = o->max_pinned_bytes && !on_demand ? o->max_pinned_bytes : UINT64_MAX,
 	    .max_spans = peer->fabric->limits.max_spans,
 	};
-	c->newest.newer = c->newest.older = &c->newest;
-	return lay_out(c, e);
+	return rf_chunks_lay_out(c, e);
 }
 
 void rf_chunks_free(struct rf_chunks *c)
 {
 	for (uint32_t i = 0; i < c->nids; i++)
 		free(c->by_id[i]);
-	if (c->chunks)
-		for (uint64_t i = 0; i < c->first_chunk[c->guest->nblocks]; i++)
-			free(c->chunks[i].spans);
+	if (c->guest)
+		rf_chunks_forget_layout(c);
 	free(c->by_id);
 	free(c->free_ids);
-	free(c->chunks);
-	free(c->chunk_pages);
-	free(c->first_chunk);
 	*c = (struct rf_chunks){0};
 }
 
@@ -81,125 +98,6 @@ uint64_t rf_chunks_end(const struct rf_chunks *c, unsigned block, uint64_t page)
 {
 	uint64_t size = c->chunk_pages[block];
 	return rf_min_u64((page / size + 1) * size, c->guest->blocks[block]->npages);
-}
-
-/* ---- use and release ---- */
-
-static void unlink_use(struct rf_chunk *chunk)
-{
-	if (!chunk->newer)
-		return;
-	chunk->newer->older = chunk->older;
-	chunk->older->newer = chunk->newer;
-	chunk->newer = chunk->older = NULL;
-}
-
-static void used_now(struct rf_chunks *c, struct rf_chunk *chunk)
-{
-	unlink_use(chunk);
-	chunk->newer = &c->newest;
-	chunk->older = c->newest.older;
-	chunk->older->newer = chunk;
-	c->newest.older = chunk;
-}
-
-static void forget(struct rf_chunks *c, struct rf_span *s)
-{
-	c->pinned_bytes -= s->count << RF_PAGE_SHIFT;
-	c->releasing_bytes -= s->count << RF_PAGE_SHIFT;
-	c->by_id[s->id] = NULL;
-	c->free_ids[c->nfree++] = s->id;
-	free(s);
-}
-
-static void forget_if_released(struct rf_chunks *c, struct rf_span *s)
-{
-	if (!s->local_ready && !s->remote_ready)
-		forget(c, s);
-}
-
-static void local_released(struct rf_task *task, const struct rf_event *event)
-{
-	struct rf_span *s = task->owner;
-	s->local_ready = false;
-	forget_if_released(s->all, s);
-}
-
-static bool evictable(const struct rf_chunk *chunk)
-{
-	if (chunk->in_flight || chunk->wanted)
-		return false;
-	for (uint32_t i = 0; i < chunk->nspans; i++)
-		if (!chunk->spans[i]->local_ready || !chunk->spans[i]->remote_ready)
-			return false;
-	return true;
-}
-
-static int say_release_on(struct rf_chunks *c, const struct rf_chunk *chunk, unsigned lane, uint32_t lanes,
-			  struct rf_error *e)
-{
-	struct rf_out *o = rf_peer_begin(c->peer, RF_MSG_RELEASE);
-	for (uint32_t i = 0; i < chunk->nspans; i++) {
-		if (rf_out_room(o) < 8) {
-			if (rf_peer_send(c->peer, lane, e))
-				return -1;
-			rf_out_begin(o, RF_MSG_RELEASE);
-		}
-		rf_put_u32(o, chunk->spans[i]->id);
-		rf_put_u32(o, lanes);
-	}
-	return rf_peer_send(c->peer, lane, e);
-}
-
-/* A write that needs our memory no more may still be on its way. So RELEASE follows on every lane that has carried writes to
- * the chunk, and the peer waits until it has come on all of them. */
-static int say_release(struct rf_chunks *c, struct rf_chunk *chunk, struct rf_error *e)
-{
-	uint64_t lanes = chunk->lanes;
-	if (!lanes)
-		return say_release_on(c, chunk, RF_LANE_CONTROL, 1, e);
-	for (unsigned lane = 1; lane <= RF_LANES_MAX; lane++)
-		if (lanes >> (lane - 1) & 1 && say_release_on(c, chunk, lane, (uint32_t)__builtin_popcountll(lanes), e))
-			return -1;
-	chunk->lanes = 0;
-	return 0;
-}
-
-static int release(struct rf_chunks *c, struct rf_chunk *chunk, struct rf_error *e)
-{
-	struct rf_fabric *f = c->peer->fabric;
-	assert(!chunk->in_flight);
-	unlink_use(chunk);
-	if (say_release(c, chunk, e))
-		return -1;
-	for (uint32_t i = 0; i < chunk->nspans; i++) {
-		struct rf_span *s = chunk->spans[i];
-		s->releasing = true;
-		c->releasing_bytes += s->count << RF_PAGE_SHIFT;
-		c->stats->released_registrations++;
-		if (!f->limits.local_keys) {
-			s->local_ready = false;
-		} else {
-			s->task.done = local_released;
-			if (f->ops->dereg(f, s->lkey, (uintptr_t)&s->task))
-				return rf_fail(e, RF_E_FAILED, "cannot release a registration");
-		}
-	}
-	chunk->nspans = 0;
-	return 0;
-}
-
-/* Begin to release until `bytes` more would fit, as far as that is possible. 1: they fit now. */
-static int make_room(struct rf_chunks *c, uint64_t bytes, struct rf_error *e)
-{
-	struct rf_chunk *chunk = c->newest.newer, *next;
-	for (; chunk != &c->newest && c->pinned_bytes - c->releasing_bytes + bytes > c->max_pinned_bytes;
-	     chunk = next) {
-		next = chunk->newer;
-		if (evictable(chunk) && release(c, chunk, e))
-			return -1;
-	}
-	return c->pinned_bytes + bytes <= c->max_pinned_bytes;
 }
 
 /* ---- asking ---- */
@@ -228,26 +126,36 @@ static int put_ask(struct rf_chunks *c, unsigned block, const struct rf_span *s,
 	return 0;
 }
 
-static void ready(struct rf_chunks *c, struct rf_span *s)
+/* One side has said what came of it. */
+static void answered(struct rf_chunks *c, struct rf_span *s)
 {
-	if (!s->local_ready || !s->remote_ready)
+	if (!(s->local_ready || s->local_failed) || !(s->remote_ready || s->remote_failed))
 		return;
 	assert(c->asked);
 	c->asked--;
 	c->stats->register_ns += (uint64_t)(rf_peer_now(c->peer) - s->asked_ns);
+	if (s->local_failed || s->remote_failed) {
+		c->lacking++;
+		c->stats->failed_registrations++;
+	}
 }
 
 static void local_registered(struct rf_task *task, const struct rf_event *event)
 {
 	struct rf_span *s = task->owner;
-	if (event->status) {
-		rf_fail(&s->all->failed, RF_E_FAILED, "cannot register guest memory: %s",
-			event->text ? event->text : "the fabric does not say why");
+	struct rf_chunks *c = s->all;
+	const char *why = event->text ? event->text : "the fabric does not say why";
+
+	if (event->status && event->error_number != ENOMEM) {
+		rf_fail(&c->failed, RF_E_FAILED, "cannot register guest memory: %s", why);
 		return;
 	}
+	if (event->status)
+		snprintf(c->lack, sizeof(c->lack), "%s", why);
 	s->lkey = event->key;
-	s->local_ready = true;
-	ready(s->all, s);
+	s->local_failed = event->status;
+	s->local_ready = !event->status;
+	answered(c, s);
 }
 
 static int grow_ids(struct rf_chunks *c, struct rf_error *e)
@@ -309,7 +217,7 @@ static int ask(struct rf_chunks *c, unsigned block, struct rf_chunk *chunk, stru
 	    .first = run.first,
 	    .count = run.count,
 	    .asked_ns = rf_peer_now(c->peer),
-	    .local_ready = !f->limits.local_keys,
+	    .local_ready = !c->local,
 	};
 	if (new_id(c, &id, e)) {
 		free(s);
@@ -323,8 +231,10 @@ static int ask(struct rf_chunks *c, unsigned block, struct rf_chunk *chunk, stru
 	c->stats->registered_bytes += run.count << RF_PAGE_SHIFT;
 	if (insert(chunk, s, e) || put_ask(c, block, s, e))
 		return -1;
-	if (f->limits.local_keys && f->ops->reg(f, rf_block_at(b, run.first), run.count << RF_PAGE_SHIFT,
-						RF_ACCESS_LOCAL_READ, (uintptr_t)&s->task))
+	unsigned access = RF_ACCESS_LOCAL_READ | (c->on_demand ? RF_ACCESS_ON_DEMAND : 0);
+
+	if (c->local &&
+	    f->ops->reg(f, rf_block_at(b, run.first), run.count << RF_PAGE_SHIFT, access, (uintptr_t)&s->task))
 		return rf_fail(e, RF_E_FAILED, "cannot register guest memory");
 	return 0;
 }
@@ -339,12 +249,26 @@ void rf_chunks_new_round(struct rf_chunks *c)
 	c->refused.chunk = NULL;
 }
 
+/* On demand nothing is pinned and a hole costs nothing, so a chunk is one span for good. */
+static int want_whole(struct rf_chunks *c, unsigned block, struct rf_chunk *chunk, struct rf_run whole,
+		      struct rf_error *e)
+{
+	chunk->wanted = true;
+	if (!chunk->nspans && ask(c, block, chunk, whole, e))
+		return -1;
+	rf_chunks_used(c, chunk);
+	return 1;
+}
+
 int rf_chunks_want(struct rf_chunks *c, unsigned block, uint64_t page, const struct rf_pages *pages, struct rf_error *e)
 {
 	struct rf_chunk *chunk = rf_chunks_at(c, block, page);
 	uint64_t size = c->chunk_pages[block], first = page / size * size, end = rf_chunks_end(c, block, page);
 	uint64_t unit = rf_max_u64(c->guest->blocks[block]->page_bytes >> RF_PAGE_SHIFT, 1), bytes, at = first;
 	struct rf_run span;
+
+	if (c->on_demand)
+		return want_whole(c, block, chunk, (struct rf_run){first, end - first}, e);
 
 	uint64_t gap = c->refused.gap;
 	if (c->refused.chunk == chunk && c->refused.nspans == chunk->nspans)
@@ -357,7 +281,7 @@ int rf_chunks_want(struct rf_chunks *c, unsigned block, uint64_t page, const str
 		/* Its own spans must not be chosen to make room for it. */
 		bool was = chunk->wanted;
 		chunk->wanted = true;
-		int room = make_room(c, bytes, e);
+		int room = rf_chunks_make_room(c, bytes, e);
 		if (room <= 0) {
 			chunk->wanted = was;
 			c->refused.chunk = chunk;
@@ -374,7 +298,7 @@ int rf_chunks_want(struct rf_chunks *c, unsigned block, uint64_t page, const str
 		at = span.first + span.count;
 	}
 	if (chunk->nspans)
-		used_now(c, chunk);
+		rf_chunks_used(c, chunk);
 	return 1;
 }
 
@@ -382,7 +306,7 @@ void rf_chunks_passed(struct rf_chunks *c, struct rf_chunk *chunk)
 {
 	chunk->wanted = false;
 	if (chunk->nspans)
-		used_now(c, chunk);
+		rf_chunks_used(c, chunk);
 }
 
 const struct rf_span *rf_chunks_span(const struct rf_chunks *c, const struct rf_chunk *chunk, uint64_t page)
@@ -402,26 +326,13 @@ int rf_chunks_keys(struct rf_chunks *c, const struct rf_message *m, struct rf_er
 		struct rf_key key = {{rf_get_u64(&in), 0}};
 		key.value[1] = rf_get_u64(&in);
 		struct rf_span *s = id < c->nids ? c->by_id[id] : NULL;
-		if (in.bad || !s || s->remote_ready || s->releasing)
+		if (in.bad || !s || s->remote_ready || s->remote_failed || s->releasing)
 			return rf_fail(e, RF_E_FAILED, "the peer's KEYS name a registration that nobody asked for");
 		s->remote = remote;
 		s->rkey = key;
-		s->remote_ready = true;
-		ready(c, s);
-	}
-	return rf_in_end(&in, m, e);
-}
-
-int rf_chunks_released(struct rf_chunks *c, const struct rf_message *m, struct rf_error *e)
-{
-	struct rf_in in = rf_in_body(m);
-	while (rf_in_more(&in)) {
-		uint32_t id = rf_get_u32(&in);
-		struct rf_span *s = id < c->nids ? c->by_id[id] : NULL;
-		if (!s || !s->releasing || !s->remote_ready)
-			return rf_fail(e, RF_E_FAILED, "the peer released a registration that nobody gave up");
-		s->remote_ready = false;
-		forget_if_released(c, s);
+		s->remote_failed = remote == RF_KEYS_NO_MEMORY;
+		s->remote_ready = !s->remote_failed;
+		answered(c, s);
 	}
 	return rf_in_end(&in, m, e);
 }

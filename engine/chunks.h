@@ -19,6 +19,8 @@ struct rf_chunk;
 
 enum { RF_REGISTRATIONS_MAX = 1 << 24 }; /* what either side keeps track of */
 
+#define RF_KEYS_NO_MEMORY UINT64_MAX /* an address in KEYS: the destination has no memory to register that */
+
 struct rf_span {
 	struct rf_task task; /* of the local registration */
 	struct rf_chunks *all;
@@ -26,6 +28,7 @@ struct rf_span {
 	uint64_t first, count; /* pages of the block */
 	uint32_t id;           /* what the peer calls it */
 	bool local_ready, remote_ready, releasing;
+	bool local_failed, remote_failed; /* for lack of memory */
 	struct rf_key lkey, rkey;
 	uint64_t remote; /* the peer's address of page `first` */
 	int64_t asked_ns;
@@ -44,6 +47,9 @@ struct rf_chunks {
 	struct rf_peer *peer;
 	struct rf_guest *guest;
 	struct rf_stats *stats;
+	bool local;            /* this side registers too */
+	bool on_demand;        /* --register odp */
+	uint64_t chunk_bytes;  /* as the option has it, or less when memory is short */
 	uint64_t *first_chunk; /* per block: index of its first chunk; one more at the end */
 	uint64_t *chunk_pages; /* per block: at least a page of its mapping */
 	struct rf_chunk *chunks;
@@ -54,6 +60,8 @@ struct rf_chunks {
 	uint64_t pinned_bytes, max_pinned_bytes; /* those being released still count */
 	uint64_t releasing_bytes;
 	uint32_t asked;     /* spans that are not ready yet */
+	uint32_t lacking;   /* spans for which a side has no memory: time to give up others */
+	char lack[200];     /* why, where this side has none; "": it is the peer */
 	unsigned max_spans; /* per 64 MiB */
 	struct {
 		const struct rf_chunk *chunk; /* for which there was no room; NULL: none */
@@ -68,7 +76,8 @@ struct rf_chunks {
 /* Can these options work with this guest? -1 with RF_E_USAGE. */
 int rf_chunks_check(const struct rf_guest *g, const struct rf_options *o, struct rf_error *e);
 
-int rf_chunks_open(struct rf_chunks *c, struct rf_peer *peer, struct rf_stats *stats, struct rf_error *e);
+/* `staged`: pages are not sent from where the guest has them, so this side need not register them. */
+int rf_chunks_open(struct rf_chunks *c, struct rf_peer *peer, struct rf_stats *stats, bool staged, struct rf_error *e);
 void rf_chunks_free(struct rf_chunks *c);
 
 struct rf_chunk *rf_chunks_at(const struct rf_chunks *c, unsigned block, uint64_t page);
@@ -91,5 +100,18 @@ const struct rf_span *rf_chunks_span(const struct rf_chunks *c, const struct rf_
 
 int rf_chunks_keys(struct rf_chunks *c, const struct rf_message *m, struct rf_error *e);     /* KEYS */
 int rf_chunks_released(struct rf_chunks *c, const struct rf_message *m, struct rf_error *e); /* RELEASED */
+
+/* With c->lacking, when nothing is asked, wanted or in flight any more: settle for less and release everything. When
+ * pinned_bytes is 0, lay the chunks out anew; they are other chunks then. -1: there is nothing less. */
+int rf_chunks_give_up_all(struct rf_chunks *c, struct rf_error *e);
+int rf_chunks_lay_out(struct rf_chunks *c, struct rf_error *e);
+
+/* ---- between the files of the chunks ---- */
+
+void rf_chunks_forget_layout(struct rf_chunks *c);
+void rf_chunks_used(struct rf_chunks *c, struct rf_chunk *chunk); /* now */
+
+/* Begin to release until `bytes` more would fit, as far as that is possible. */
+int rf_chunks_make_room(struct rf_chunks *c, uint64_t bytes, struct rf_error *e);
 
 #endif

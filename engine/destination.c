@@ -12,6 +12,7 @@
 #include "engine/destination.h"
 
 #include "common/sizes.h"
+#include "engine/pins.h"
 #include "engine/probe.h"
 
 #include <stdlib.h>
@@ -27,8 +28,8 @@ static void report(struct rf_destination *d)
 	    .elapsed_ns = d->connected_ns ? (uint64_t)(now - d->connected_ns) : 0,
 	};
 	d->reported_ns = now;
-	if (engine->progress)
 	rf_stats_count(engine->stats, engine->fabric);
+	if (engine->progress)
 		engine->progress(engine->progress_arg, &p);
 }
 
@@ -137,6 +138,14 @@ static int check_guest(struct rf_destination *d, struct rf_error *e)
 	return ops->facts ? ops->facts(d->guest->ctx, d->facts, sizeof(d->facts), e) : 0;
 }
 
+static int check_pins(struct rf_destination *d, struct rf_error *e)
+{
+	struct rf_fabric *f = d->peer.fabric;
+	const struct rf_options *o = d->engine->options;
+
+	return rf_pins_check_on_demand(f, o, "destination", e) || rf_pins_check(f, o, d->peer.data_bytes, e);
+}
+
 static int agree(struct rf_destination *d, struct rf_error *e)
 {
 	while (!d->heard_hello)
@@ -147,7 +156,7 @@ static int agree(struct rf_destination *d, struct rf_error *e)
 	while (!d->heard_blocks && !d->probe)
 		if (pump(d, -1, e))
 			return -1;
-	return 0;
+	return d->probe ? 0 : check_pins(d, e);
 }
 
 static int call_prepare(void *arg, struct rf_error *e)

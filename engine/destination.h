@@ -25,6 +25,7 @@ struct rf_destination {
 	uint32_t ids_room;
 	struct rf_registration *ready, *released; /* to be told */
 	uint64_t registered_bytes;
+	bool lacked_memory; /* a registration failed for lack of it */
 	uint64_t round; /* the one that is being written */
 	bool lane_ended[RF_LANES_MAX + 1];
 	unsigned lanes_ended;

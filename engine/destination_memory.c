@@ -5,8 +5,10 @@
 #include "engine/destination.h"
 
 #include "common/checked.h"
+#include "common/sizes.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 
 struct rf_registration {
@@ -16,6 +18,7 @@ struct rf_registration {
 	uint32_t id, block;
 	struct rf_run run;
 	struct rf_key key;
+	bool failed;            /* for lack of memory */
 	bool told;              /* KEYS said it */
 	bool released;          /* RELEASE has come on all lanes */
 	uint32_t release_lanes; /* on how many RELEASE will come; 0: it has not come on any */
@@ -24,15 +27,31 @@ struct rf_registration {
 
 /* ---- REGISTER and RELEASE ---- */
 
+static void lacks_memory(struct rf_registration *r, const char *why)
+{
+	struct rf_destination *d = r->d;
+	char size[32];
+
+	if (!d->lacked_memory)
+		rf_log(d->engine->log, RF_LOG_WARNING, "%s of guest memory cannot be registered here: %s",
+		       rf_format_size(r->run.count << RF_PAGE_SHIFT, size, sizeof(size)), why);
+	d->lacked_memory = true;
+	d->engine->stats->failed_registrations++;
+	r->failed = true;
+}
+
 static void registered(struct rf_task *task, const struct rf_event *event)
 {
 	struct rf_registration *r = task->owner;
 	struct rf_destination *d = r->d;
-	if (event->status) {
-		rf_fail(&d->failed, RF_E_FAILED, "cannot register guest memory: %s",
-			event->text ? event->text : "the fabric does not say why");
+	const char *why = event->text ? event->text : "the fabric does not say why";
+
+	if (event->status && (event->error_number != ENOMEM || !d->peer.keys_may_fail)) {
+		rf_fail(&d->failed, RF_E_FAILED, "cannot register guest memory: %s", why);
 		return;
 	}
+	if (event->status)
+		lacks_memory(r, why);
 	r->key = event->key;
 	r->next = d->ready;
 	d->ready = r;
@@ -69,7 +88,9 @@ static int room_for_id(struct rf_destination *d, uint32_t id, struct rf_error *e
 static int add(struct rf_destination *d, uint32_t id, uint32_t block, struct rf_run run, struct rf_error *e)
 {
 	struct rf_fabric *f = d->peer.fabric;
-	uint64_t most = d->engine->options->max_pinned_bytes, bytes = run.count << RF_PAGE_SHIFT;
+	const struct rf_options *o = d->engine->options;
+	bool on_demand = o->register_mode == RF_REGISTER_ODP;
+	uint64_t most = on_demand ? 0 : o->max_pinned_bytes, bytes = run.count << RF_PAGE_SHIFT;
 
 	if (room_for_id(d, id, e))
 		return -1;
@@ -86,8 +107,8 @@ static int add(struct rf_destination *d, uint32_t id, uint32_t block, struct rf_
 	d->registered_bytes += bytes;
 	d->engine->stats->registrations++;
 	d->engine->stats->registered_bytes += bytes;
-	if (f->ops->reg(f, rf_block_at(d->guest->blocks[block], run.first), bytes, RF_ACCESS_REMOTE_WRITE,
-			(uintptr_t)&r->task))
+	if (f->ops->reg(f, rf_block_at(d->guest->blocks[block], run.first), bytes,
+			RF_ACCESS_REMOTE_WRITE | (on_demand ? RF_ACCESS_ON_DEMAND : 0), (uintptr_t)&r->task))
 		return rf_fail(e, RF_E_FAILED, "cannot register guest memory");
 	return 0;
 }
@@ -147,17 +168,35 @@ int rf_destination_release(struct rf_destination *d, unsigned lane, const struct
 	return rf_in_end(&in, m, e);
 }
 
+static void forget(struct rf_destination *d, struct rf_registration *r)
+{
+	d->by_id[r->id] = NULL;
+	free(r);
+}
+
+static void put_key(struct rf_destination *d, struct rf_registration *r, struct rf_out *o)
+{
+	void *memory = rf_block_at(d->guest->blocks[r->block], r->run.first);
+
+	rf_put_u32(o, r->id);
+	rf_put_u64(o, r->failed ? RF_KEYS_NO_MEMORY : (uintptr_t)memory);
+	rf_put_u64(o, r->key.value[0]);
+	rf_put_u64(o, r->key.value[1]);
+	r->told = true;
+	if (r->failed) {
+		d->registered_bytes -= r->run.count << RF_PAGE_SHIFT;
+		forget(d, r);
+	}
+}
+
 static int say_keys(struct rf_destination *d, struct rf_error *e)
 {
 	while (d->ready) {
 		struct rf_out *o = rf_peer_begin(&d->peer, RF_MSG_KEYS);
-		for (; d->ready && rf_out_room(o) >= 28; d->ready = d->ready->next) {
+		while (d->ready && rf_out_room(o) >= 28) {
 			struct rf_registration *r = d->ready;
-			r->told = true;
-			rf_put_u32(o, r->id);
-			rf_put_u64(o, (uintptr_t)rf_block_at(d->guest->blocks[r->block], r->run.first));
-			rf_put_u64(o, r->key.value[0]);
-			rf_put_u64(o, r->key.value[1]);
+			d->ready = r->next;
+			put_key(d, r, o);
 		}
 		if (rf_peer_send(&d->peer, RF_LANE_CONTROL, e))
 			return -1;
@@ -173,8 +212,7 @@ static int say_released(struct rf_destination *d, struct rf_error *e)
 			struct rf_registration *r = d->released;
 			d->released = r->next;
 			rf_put_u32(o, r->id);
-			d->by_id[r->id] = NULL;
-			free(r);
+			forget(d, r);
 		}
 		if (rf_peer_send(&d->peer, RF_LANE_CONTROL, e))
 			return -1;

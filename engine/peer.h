@@ -43,6 +43,8 @@ struct rf_peer {
 	int64_t began_ns, pinged_ns;
 	int64_t round_trip_ns;   /* shortest PING to PONG so far; 0: not known */
 	uint64_t messages_bytes; /* sent */
+	uint64_t data_bytes;     /* that the source's blocks hold, as HELLO tells it; 0: not known */
+	bool keys_may_fail;      /* destination: the source understands RF_KEYS_NO_MEMORY */
 	uint64_t pong_stamp;     /* of the PING that is to be answered, once nothing waits before it */
 	bool pong_due;
 	bool lost;             /* nothing can be sent any more */

@@ -119,10 +119,13 @@ static int want_next(struct rf_round *r, enum why_stopped *why, struct rf_error 
 	return 0;
 }
 
+/* Small chunks are asked for many at a time: each message costs both sides about as much as a write. */
 static int look_ahead(struct rf_round *r, struct rf_error *e)
 {
 	enum why_stopped why;
 	int wanted = 1;
+	if (r->ahead_bytes > r->ahead_limit_bytes / 8 * 7)
+		return 0;
 	while (wanted == 1 && r->ahead_bytes < r->ahead_limit_bytes)
 		wanted = want_next(r, &why, e);
 	return wanted < 0 ? -1 : 0;
@@ -293,6 +296,37 @@ static void forget_wanted(struct rf_round *r)
 	}
 }
 
+static int check_failed(const struct rf_round *r, struct rf_error *e)
+{
+	if (r->chunks->failed.code)
+		*e = r->chunks->failed;
+	else if (r->lanes->failed.code)
+		*e = r->lanes->failed;
+	else
+		return 0;
+	return -1;
+}
+
+/* A side has no memory for a registration: end what is under way, give everything up, go on with less from here on. */
+static int make_do_with_less(struct rf_round *r, struct rf_error *e)
+{
+	struct rf_position here = r->writer;
+
+	forget_wanted(r);
+	r->writer = r->ahead = here;
+	r->ahead_bytes = 0;
+	while (!rf_lanes_posted(r->lanes) || r->lanes->in_flight || r->chunks->asked)
+		if (rf_chunks_flush(r->chunks, e) || wait_because(r, STOP_KEY, e) || check_failed(r, e) ||
+		    rf_lanes_flush(r->lanes, e))
+			return -1;
+	if (rf_chunks_give_up_all(r->chunks, e))
+		return -1;
+	while (r->chunks->pinned_bytes)
+		if (wait_because(r, STOP_KEY, e))
+			return -1;
+	return rf_chunks_lay_out(r->chunks, e);
+}
+
 static int say_round_end(struct rf_round *r, struct rf_error *e)
 {
 	for (unsigned lane = RF_LANE_CONTROL; lane <= r->lanes->n; lane++) {
@@ -305,17 +339,6 @@ static int say_round_end(struct rf_round *r, struct rf_error *e)
 	}
 	r->ended = true;
 	return 0;
-}
-
-static int check_failed(const struct rf_round *r, struct rf_error *e)
-{
-	if (r->chunks->failed.code)
-		*e = r->chunks->failed;
-	else if (r->lanes->failed.code)
-		*e = r->lanes->failed;
-	else
-		return 0;
-	return -1;
 }
 
 static int end_writing(struct rf_round *r, struct rf_error *e)
@@ -332,7 +355,8 @@ static int end_writing(struct rf_round *r, struct rf_error *e)
 int rf_round_write(struct rf_round *r, rf_round_decide *decide, void *arg, struct rf_error *e)
 {
 	for (;;) {
-		if (rf_scan_feed(r->scan, e) || tell_zeros(r, e) || look_ahead(r, e) || check_failed(r, e))
+		if (rf_scan_feed(r->scan, e) || tell_zeros(r, e) || check_failed(r, e) ||
+		    (r->chunks->lacking && make_do_with_less(r, e)) || look_ahead(r, e))
 			return -1;
 		if (decide && rf_scan_ended(r->scan)) {
 			int leave = decide(arg, r, e);

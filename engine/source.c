@@ -10,6 +10,8 @@
  * is the destination's unless it says DISCARDED, and the source only tells what it knows. */
 #include "engine/source.h"
 
+#include "engine/pins.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,6 +86,28 @@ static void take_written(void *side, unsigned lane, uint32_t count)
 
 /* ---- setting up ---- */
 
+/* Before the receiver is called, so that it goes on waiting for a better one. */
+static int check_pins(struct rf_source *s, struct rf_error *e)
+{
+	struct rf_fabric *f = s->engine->fabric;
+	const struct rf_options *o = s->engine->options;
+
+	if (rf_pins_check_guest(f, s->guest, o, s->staged, e))
+		return -1;
+	if (!f->ops->can_pin)
+		return 0;
+	return rf_pins_data(s->guest, &s->data_bytes, e) || (!s->staged && rf_pins_check(f, o, s->data_bytes, e));
+}
+
+/* What the fabric can do is known for certain only once it is connected. */
+static int check_fabric(struct rf_source *s, struct rf_error *e)
+{
+	struct rf_fabric *f = s->engine->fabric;
+	const struct rf_options *o = s->engine->options;
+
+	return rf_pins_check_on_demand(f, o, "source", e) || rf_pins_check_guest(f, s->guest, o, s->staged, e);
+}
+
 static int check_guest(struct rf_source *s, const struct rf_tracker_ops **tracker, struct rf_error *e)
 {
 	const struct rf_options *o = s->engine->options;
@@ -102,7 +126,8 @@ static int check_guest(struct rf_source *s, const struct rf_tracker_ops **tracke
 		return rf_fail(e, RF_E_USAGE,
 			       "the tracker %s needs staged pages, --source-memory direct rules them out",
 			       (*tracker)->name);
-	return 0;
+	s->staged = (*tracker)->staged || o->source_memory == RF_SOURCE_STAGED;
+	return check_pins(s, e);
 }
 
 static int agree(struct rf_source *s, struct rf_error *e)
@@ -112,7 +137,7 @@ static int agree(struct rf_source *s, struct rf_error *e)
 	while (!s->heard_hello)
 		if (rf_peer_pump(&s->peer, -1, e))
 			return -1;
-	if (rf_agree_blocks(&s->peer, e))
+	if (check_fabric(s, e) || rf_agree_blocks(&s->peer, e))
 		return -1;
 	while (!s->heard_blocks_ok)
 		if (rf_peer_pump(&s->peer, -1, e))
@@ -142,10 +167,10 @@ static int call_open_tracker(void *arg, struct rf_error *e)
 static int open_parts(struct rf_source *s, struct rf_error *e)
 {
 	const struct rf_options *o = s->engine->options;
-	bool staged = s->tracker->ops->staged || o->source_memory == RF_SOURCE_STAGED;
+	bool staged = s->tracker->ops->staged || s->staged;
 	uint64_t max_write = o->max_write_bytes;
 
-	if (rf_chunks_open(&s->chunks, &s->peer, s->engine->stats, e) ||
+	if (rf_chunks_open(&s->chunks, &s->peer, s->engine->stats, staged, e) ||
 	    rf_lanes_open(&s->lanes, &s->peer, staged, e) || rf_scan_open(&s->scan, &s->peer, s->tracker, e))
 		return -1;
 	s->round = (struct rf_round){
@@ -194,6 +219,7 @@ static int set_up(struct rf_source *s, struct rf_error *e)
 	s->peer.message = take_message;
 	s->peer.written = take_written;
 	s->peer.idle = rf_source_idle;
+	s->peer.data_bytes = s->data_bytes;
 	s->connected_ns = rf_peer_now(&s->peer);
 	rf_source_phase(s, RF_ENGINE_SETUP);
 	if (agree(s, e))

@@ -30,6 +30,8 @@ struct rf_source {
 	bool touched;     /* prepare() was called: undo() is due after a failure */
 	bool tracking;    /* armed: drop() is due */
 	bool heard_hello, heard_blocks_ok, heard_ready, heard_running, heard_discarded;
+	bool staged;             /* pages are sent from copies */
+	uint64_t data_bytes;     /* that the blocks hold before the move, where that matters; otherwise 0 */
 	uint64_t load_ns;        /* as the destination measured it */
 	struct rf_error refused; /* DISCARDED: why */
 	char facts[RF_FACTS_BYTES];

@@ -143,6 +143,8 @@ int rf_versions_open(const struct rf_versions_spec *spec, struct rf_versions_wor
 		return rf_fail(e, RF_E_FAILED, "no memory for a guest");
 	}
 	g->guest->own_tracker = &rf_versions_tracker;
+	g->guest->may_discard = !spec->never_discards;
+	snprintf(g->guest->discarder, sizeof(g->guest->discarder), "%s", spec->discarder ? spec->discarder : "");
 	for (i = 0; i < spec->nblocks; i++) {
 		if (open_block(g, i, e)) {
 			rf_versions_close(g);

@@ -62,6 +62,8 @@ struct rf_versions_spec {
 	int64_t cost_ns[RF_VERSIONS_OPS];
 	bool fails[RF_VERSIONS_OPS]; /* after its cost */
 	const char *facts;
+	bool never_discards;   /* and says so */
+	const char *discarder; /* what it names as giving memory back */
 };
 
 struct rf_versions_block {

@@ -31,7 +31,7 @@ static struct fixture *open_chunks(uint64_t chunk_mib, uint64_t max_pinned_mib, 
 	f->q->options.chunk_size_bytes = chunk_mib << 20;
 	f->q->options.max_pinned_bytes = max_pinned_mib << 20;
 	assert_int_equal(rf_pages_init(&f->pages, BLOCK_PAGES, &f->e), 0);
-	assert_int_equal(rf_chunks_open(&f->chunks, &f->q->peer, &f->q->stats, &f->e), 0);
+	assert_int_equal(rf_chunks_open(&f->chunks, &f->q->peer, &f->q->stats, false, &f->e), 0);
 	return f;
 }
 

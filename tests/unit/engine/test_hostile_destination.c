@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /* A source whose destination does not keep to the rules. Whatever comes: no crash, no wait without end, and the guest is
  * put back, once, unless COMMIT was given; from then on it never runs here again but for DISCARDED. */
+#include "engine/chunks.h"
 #include "tests/unit/engine/impostor.h"
 
 #include <setjmp.h>
@@ -106,8 +107,8 @@ static void test_random_mischief(void **state)
 
 struct trick {
 	const char *name;
-	enum rf_message_type type; /* the first (or `nth`) message of this type … */
-	unsigned nth;
+	enum rf_message_type type;                          /* the first (or `nth`) message of this type … */
+	unsigned nth;                                       /* 0: each */
 	bool (*edit)(struct impostor *i, struct rf_out *o); /* … is changed like this; NULL: it is said twice */
 	const char *sentence;                               /* a part of what the source says then */
 	enum rf_code code;
@@ -231,6 +232,13 @@ static bool one_place_for_all(struct impostor *i, struct rf_out *o)
 	return true;
 }
 
+static bool no_memory(struct impostor *i, struct rf_out *o)
+{
+	for (size_t at = 0; at + 28 <= o->length - RF_FRAME_HEAD_BYTES; at += 28)
+		put_at(o, at + 4, RF_KEYS_NO_MEMORY, 8);
+	return true;
+}
+
 static const struct trick tricks[] = {
     {"another migration's HELLO", RF_MSG_HELLO, 1, other_id, "answers for another migration", RF_E_REFUSED},
     {"a newer destination", RF_MSG_HELLO, 1, newer, "speaks version 9", RF_E_REFUSED},
@@ -258,6 +266,8 @@ static const struct trick tricks[] = {
     {"RUNNING for another", RF_MSG_RUNNING, 1, other_id, "speaks of another migration", RF_E_UNKNOWN},
     {"RUNNING and DISCARDED", RF_MSG_RUNNING, 1, both_answers, "that it runs and that it was", RF_E_UNKNOWN},
     {"no answer to COMMIT", RF_MSG_RUNNING, 1, says_nothing, "it stays stopped here", RF_E_UNKNOWN},
+    {"no memory at first", RF_MSG_KEYS, 1, no_memory, "", RF_E_NONE},
+    {"never any memory", RF_MSG_KEYS, 0, no_memory, "even 1 MiB of guest memory cannot be registered", RF_E_FAILED},
     {"all keys for one place", RF_MSG_KEYS, 1, one_place_for_all, "", RF_E_NONE},
 };
 
@@ -266,7 +276,7 @@ static unsigned seen;
 
 static bool play(struct impostor *i, unsigned number, unsigned *lane, struct rf_out *o)
 {
-	if (o->type != playing->type || ++seen != playing->nth)
+	if (o->type != playing->type || (++seen != playing->nth && playing->nth))
 		return true;
 	if (playing->edit)
 		return playing->edit(i, o);
