@@ -115,6 +115,9 @@ struct rf_verbs {
 	int64_t gap_ns;     /* how long nothing came before something did, on average; decides whether to spin */
 	bool may_spin;
 
+	bool flushed; /* a request was given up on flushed_lane, and nobody has said yet why */
+	unsigned flushed_lane;
+	int64_t flushed_ns;
 	bool losing, lost; /* the sentence is known; it was told */
 	char loss[500];
 
@@ -220,6 +223,7 @@ void rf_verbs_flush(struct rf_verbs *v, int64_t patience_ns); /* until all that 
 
 void rf_verbs_lose(struct rf_verbs *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void rf_verbs_failed(struct rf_verbs *v, const struct ibv_wc *wc); /* a completion with an error */
+void rf_verbs_broken_off(struct rf_verbs *v);                      /* nobody said why */
 
 /* ---- verbs_memory.c, verbs_memlock.c ---- */
 

@@ -22,6 +22,18 @@ static void set_port(struct sockaddr_storage *address, uint16_t port)
 		((struct sockaddr_in *)address)->sin_port = htons(port);
 }
 
+/* The connection manager takes loopback addresses as well, at which nobody ever arrives. */
+static bool leads_somewhere(const struct rdma_cm_id *id, const struct sockaddr_storage *a)
+{
+	const struct sockaddr_in *v4 = (const void *)a;
+	const struct sockaddr_in6 *v6 = (const void *)a;
+	bool any = a->ss_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr)
+					    : v4->sin_addr.s_addr == htonl(INADDR_ANY);
+
+	errno = ENODEV;
+	return any || id->verbs;
+}
+
 /* A listening id; NULL with errno. */
 static struct rdma_cm_id *listen_one(struct rf_verbs *v, const struct addrinfo *a, uint16_t port)
 {
@@ -38,7 +50,8 @@ static struct rdma_cm_id *listen_one(struct rf_verbs *v, const struct addrinfo *
 	if (rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on)) == 0 &&
 	    (a->ai_family != AF_INET6 ||
 	     rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on)) == 0) &&
-	    rdma_bind_addr(id, (struct sockaddr *)&address) == 0 && rdma_listen(id, BACKLOG) == 0)
+	    rdma_bind_addr(id, (struct sockaddr *)&address) == 0 && leads_somewhere(id, &address) &&
+	    rdma_listen(id, BACKLOG) == 0)
 		return id;
 	int err = errno;
 
@@ -117,7 +130,14 @@ int rf_verbs_listen(struct rf_fabric *f, const struct rf_uri *uri, struct rf_err
 	for (int i = 0; err == EADDRINUSE && i < (uri->port ? 1 : PORT_TRIES); i++)
 		err = listen_all(v, all, uri->port);
 	freeaddrinfo(all);
-	return err ? cannot_listen(uri->host, uri->port, err, e) : 0;
+	if (err)
+		return cannot_listen(uri->host, uri->port, err, e);
+	for (unsigned i = 0; i < v->listener_count; i++)
+		if (v->listeners[i]->verbs && rf_verbs_port_is_up(v->listeners[i], e) < 0) {
+			rf_verbs_stop_listening(v);
+			return -1;
+		}
+	return 0;
 }
 
 int rf_verbs_address(struct rf_fabric *f, char *text, size_t length, struct rf_error *e)

@@ -34,14 +34,22 @@ static const char *state_of_port(const struct rf_verbs *v)
 	return port.state == IBV_PORT_ACTIVE ? "the link is up at this side" : "the link is down at this side";
 }
 
-/* A flushed request is the consequence of an error, mostly of one that this side has no completion for: the peer asked the
- * card for something that it may not have, or went away. If it said that it goes, that is the better sentence. */
-static void broken_off(struct rf_verbs *v, unsigned lane)
+/* A flushed request is the consequence of an error whose own completion may follow. Where none does, this side has none: the
+ * peer asked the card for something that it may not have, or went away. */
+static void flushed(struct rf_verbs *v, unsigned lane)
 {
-	rf_verbs_look_at_cm(v);
+	if (v->flushed)
+		return;
+	v->flushed = true;
+	v->flushed_lane = lane;
+	v->flushed_ns = rf_monotonic_ns();
+}
+
+void rf_verbs_broken_off(struct rf_verbs *v)
+{
 	rf_verbs_lose(v,
 		      "the connection to %s broke off on lane %u: the peer wrote where it may not, or its card failed",
-		      v->peer, lane);
+		      v->peer, v->flushed_lane);
 }
 
 void rf_verbs_failed(struct rf_verbs *v, const struct ibv_wc *wc)
@@ -53,7 +61,7 @@ void rf_verbs_failed(struct rf_verbs *v, const struct ibv_wc *wc)
 		return;
 	switch (wc->status) {
 	case IBV_WC_WR_FLUSH_ERR:
-		broken_off(v, lane);
+		flushed(v, lane);
 		break;
 	case IBV_WC_RETRY_EXC_ERR:
 		rf_verbs_look_at_cm(v); /* a peer that said good-bye answers no more, either */
@@ -77,8 +85,8 @@ void rf_verbs_failed(struct rf_verbs *v, const struct ibv_wc *wc)
 	case IBV_WC_LOC_PROT_ERR:
 	case IBV_WC_LOC_QP_OP_ERR:
 	case IBV_WC_LOC_ACCESS_ERR:
-		rf_verbs_lose(v, "our RDMA device refused a request on lane %u: %s", lane,
-			      ibv_wc_status_str(wc->status));
+		rf_verbs_lose(v, "our RDMA device failed a request on lane %u (%s); %s", lane,
+			      ibv_wc_status_str(wc->status), state_of_port(v));
 		break;
 	case IBV_WC_LOC_LEN_ERR:
 		rf_verbs_lose(v, "%s sent a longer message on lane %u than was agreed", peer, lane);

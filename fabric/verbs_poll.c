@@ -18,6 +18,7 @@ enum {
 	SPIN_MAX_NS = 50 * 1000,
 	GAP_MAX_NS = 4 * SPIN_MAX_NS,  /* longer ones count as that, so that they are forgotten soon */
 	CM_EVERY_NS = 2 * 1000 * 1000, /* how often the connection manager is asked when we never sleep */
+	REASON_NS = 20 * 1000 * 1000,  /* for the reason of a flushed request to show up */
 	FLUSH_EVENTS = 16,
 };
 
@@ -143,6 +144,8 @@ static int look(struct rf_verbs *v, struct rf_event *events, int max, int64_t no
 	}
 	int n = take_completions(v, events, max);
 
+	if (v->flushed && now_ns - v->flushed_ns > REASON_NS)
+		rf_verbs_broken_off(v);
 	rf_verbs_tell_credits(v);
 	n += tell_room(v, events + n, max - n);
 	if (v->losing && v->drained && n < max) {
@@ -180,6 +183,9 @@ static bool arm(struct rf_verbs *v)
 static void sleep_until(struct rf_verbs *v, int64_t deadline_ns, int64_t now_ns)
 {
 	bool connected = v->lane_count && !v->lost;
+
+	if (v->flushed && !v->losing && (deadline_ns < 0 || deadline_ns > v->flushed_ns + REASON_NS))
+		deadline_ns = v->flushed_ns + REASON_NS + 1;
 	int64_t left = rf_max_u64(0, deadline_ns < now_ns ? 0 : (uint64_t)(deadline_ns - now_ns));
 	struct timespec t = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
 	struct pollfd p[3] = {
