@@ -50,15 +50,19 @@ static void print_library_option(FILE *to, const rf_option_info *info)
 	print_option(to, info->name, value, text);
 }
 
+#define URI_IS                                                         \
+	"URI is tcp://HOST[:PORT], or rdma://HOST[:PORT] where both\n" \
+	"sides have an RDMA device at such an address; the port is 7263 unless given.\n"
+
 static const char *const usages[] = {
-    [RF_CLI_SEND] = "Usage: ramferry send --qmp SOCKET [OPTION...] tcp://HOST[:PORT]\n\n"
-		    "Move the guest of the QEMU behind SOCKET to the ramferry receive at HOST, while\n"
-		    "it runs.\n",
-    [RF_CLI_RECEIVE] = "Usage: ramferry receive --qmp SOCKET [OPTION...] tcp://ADDRESS[:PORT]\n"
-		       "       ramferry receive [OPTION...] tcp://ADDRESS[:PORT] -- QEMU ARGUMENT...\n\n"
-		       "Wait at ADDRESS for a guest and run it in the QEMU behind SOCKET, which was\n"
+    [RF_CLI_SEND] = "Usage: ramferry send --qmp SOCKET [OPTION...] URI\n\n"
+		    "Move the guest of the QEMU behind SOCKET to the ramferry receive at URI, while\n"
+		    "it runs. " URI_IS,
+    [RF_CLI_RECEIVE] = "Usage: ramferry receive --qmp SOCKET [OPTION...] URI\n"
+		       "       ramferry receive [OPTION...] URI -- QEMU ARGUMENT...\n\n"
+		       "Wait at URI for a guest and run it in the QEMU behind SOCKET, which was\n"
 		       "started with -S -incoming defer; or in the QEMU behind --, which gets these\n"
-		       "from ramferry.\n",
+		       "from ramferry. " URI_IS,
     [RF_CLI_DOCTOR] = "Usage: ramferry doctor [--qmp SOCKET] [--to URI] [OPTION...]\n\n"
 		      "Tell what this host can do and what to change; whether the guest of the QEMU\n"
 		      "behind SOCKET can be moved, or filled; and how good the way is to the receiver\n"
@@ -103,7 +107,6 @@ void rf_cli_overview(FILE *to)
 	      "               change\n"
 	      "       ramferry send --help, ramferry receive --help, ramferry doctor --help\n"
 	      "               all options\n"
-	      "       ramferry --version\n\n"
-	      "URI is tcp://HOST[:PORT]; the port is 7263 unless given.\n",
+	      "       ramferry --version\n\n" URI_IS,
 	      to);
 }

@@ -32,6 +32,21 @@ static void put_totals(struct rf_cli_report *r)
 	rf_cli_output_put(r->output, STDOUT_FILENO, RF_CLI_LINE, line);
 }
 
+/* What a card was told and waited for; over tcp there is little to say. */
+static void put_registrations(struct rf_cli_report *r)
+{
+	char one[RF_CLI_NUMBER], two[RF_CLI_NUMBER], three[RF_CLI_NUMBER], line[400];
+
+	if (!stat_of(r, "fabric_registrations"))
+		return;
+	snprintf(line, sizeof(line),
+		 "register  %s in %" PRIu64 " pieces; waited %s for them and %s for room on %" PRIu64 " lanes",
+		 rf_cli_bytes(stat_of(r, "registered_bytes"), one), stat_of(r, "registrations"),
+		 rf_cli_time(stat_of(r, "wait_key_ns"), two), rf_cli_time(stat_of(r, "wait_queue_ns"), three),
+		 stat_of(r, "lanes"));
+	rf_cli_output_put(r->output, STDOUT_FILENO, RF_CLI_LINE, line);
+}
+
 static void put_downtime(struct rf_cli_report *r)
 {
 	static const struct {
@@ -63,5 +78,6 @@ void rf_cli_summary(struct rf_cli_report *r)
 	if (r->quiet || r->side != RF_CLI_SEND || !stat_of(r, "total_ns"))
 		return;
 	put_totals(r);
+	put_registrations(r);
 	put_downtime(r);
 }

@@ -100,7 +100,7 @@ static int read_authority(const char *whole, const char *text, struct rf_uri *ur
 
 int rf_uri_parse(const char *text, struct rf_uri *uri, struct rf_error *e)
 {
-	static const char expected[] = "write tcp://HOST or tcp://HOST:PORT";
+	static const char expected[] = "write tcp://HOST or rdma://HOST, with or without :PORT";
 
 	memset(uri, 0, sizeof(*uri));
 	uri->port = RF_DEFAULT_PORT;

@@ -55,7 +55,7 @@ int rf_migration_check_uri(const char *text, enum rf_role role, struct rf_uri *u
 			   struct rf_error *e)
 {
 	if (!text)
-		return rf_fail(e, RF_E_USAGE, "a URI is needed, such as tcp://host");
+		return rf_fail(e, RF_E_USAGE, "a URI is needed, such as tcp://host or rdma://host");
 	if (rf_uri_parse(text, uri, e))
 		return -1;
 	*ops = rf_fabric_find(uri->scheme, e);

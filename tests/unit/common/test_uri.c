@@ -48,12 +48,12 @@ static void bad_addresses(void **state)
 	static const struct {
 		const char *text, *why;
 	} cases[] = {
-	    {"", "write tcp://HOST or tcp://HOST:PORT"},
-	    {"host", "write tcp://HOST or tcp://HOST:PORT"},
-	    {"host:7263", "write tcp://HOST or tcp://HOST:PORT"},
-	    {"tcp:host", "write tcp://HOST or tcp://HOST:PORT"},
-	    {"//host", "write tcp://HOST or tcp://HOST:PORT"},
-	    {"averyveryverylongscheme://h", "write tcp://HOST or tcp://HOST:PORT"},
+	    {"", "write tcp://HOST or rdma://HOST, with or without :PORT"},
+	    {"host", "write tcp://HOST or rdma://HOST, with or without :PORT"},
+	    {"host:7263", "write tcp://HOST or rdma://HOST, with or without :PORT"},
+	    {"tcp:host", "write tcp://HOST or rdma://HOST, with or without :PORT"},
+	    {"//host", "write tcp://HOST or rdma://HOST, with or without :PORT"},
+	    {"averyveryverylongscheme://h", "write tcp://HOST or rdma://HOST, with or without :PORT"},
 	    {"tcp://h:", "behind the host comes ':' and a port from 0 to 65535"},
 	    {"tcp://h:65536", "behind the host comes ':' and a port from 0 to 65535"},
 	    {"tcp://h:123456", "behind the host comes ':' and a port from 0 to 65535"},
