@@ -42,7 +42,7 @@ struct rf_sim_model {
 	uint32_t max_write_bytes, max_message_bytes;
 	unsigned max_spans;
 	bool local_keys, pins;
-	bool overlaps; /* writes in flight may overlap: a prober writes to the same memory over and over */
+	bool overlaps;     /* writes in flight may overlap: a prober writes to the same memory over and over */
 	bool on_demand[2]; /* of each side */
 
 	/* Of each side: bytes that can be registered at once (a registration beyond fails, as for lack of memory), and
