@@ -30,6 +30,7 @@ int main()
 
 	rf_on_progress(m, [](void *, const rf_progress *) {}, nullptr);
 	rf_on_log(m, [](void *, rf_log_severity, const char *) {}, nullptr);
+	good = good && rf_doctor(m, "nonsense", [](void *, const rf_finding *) {}, nullptr) == RF_USAGE;
 	rf_migration_free(m);
 	rf_guest_free(guest);
 	return good ? 0 : 1;
