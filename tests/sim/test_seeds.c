@@ -76,6 +76,20 @@ static void any_options(struct story *s)
 	o->verify = chance(3) == 0;
 }
 
+/* Pinning little, or nothing. The rings of staged pages have to find their place in any case. */
+static void any_limits(struct story *s)
+{
+	struct rf_sim_model *m = &s->model;
+
+	if (s->source.options.source_memory == RF_SOURCE_AUTO && chance(4) == 0)
+		m->pinnable_bytes[RF_SIM_SOURCE] = MIB + chance(60 * 256) * RF_PAGE_BYTES;
+	if (chance(4) == 0)
+		m->pinnable_bytes[RF_SIM_DESTINATION] = MIB + chance(60 * 256) * RF_PAGE_BYTES;
+	m->on_demand[0] = m->on_demand[1] = chance(2);
+	if (m->on_demand[0] && chance(3) == 0)
+		s->source.options.register_mode = RF_REGISTER_ODP;
+}
+
 static void any_fault(struct story *s, char *fault, size_t length)
 {
 	static const char *const kinds[] = {"drop-message", "vanish", "mute", "freeze"};
@@ -140,6 +154,7 @@ static void tell(uint64_t seed)
 	any_guest(&s);
 	any_world(&s);
 	any_options(&s);
+	any_limits(&s);
 	any_fault(&s, fault, sizeof(fault));
 	any_trouble(&s);
 	story_run(&s);
