@@ -49,7 +49,7 @@ static void examine(struct rf_doctor *d)
 	struct rf_guest *guest = d->m->guest;
 
 	/* Whether the guest can be looked at decides what the host is asked for. */
-	if (guest && !rf_qemu_examine(guest, &d->findings))
+	if (guest && !rf_qemu_examine(guest, &d->findings, &d->role))
 		examine_own_guest(d);
 	rf_doctor_host(d);
 	rf_doctor_fabrics(d);

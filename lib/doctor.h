@@ -9,7 +9,8 @@
 struct rf_doctor {
 	rf_migration *m;
 	struct rf_findings findings;
-	unsigned needed; /* findings so far without whose remedy nothing works */
+	unsigned needed;   /* findings so far without whose remedy nothing works */
+	enum rf_role role; /* of the guest, if there is one */
 
 	/* the receiver that is asked about */
 	const char *uri_text; /* NULL: none is */

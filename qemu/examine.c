@@ -44,7 +44,6 @@ static void examine_version(struct examination *x)
 		 version / 100 % 100, version % 100, (int)x->g->process.pid, facts);
 }
 
-/* Which way it can go: one that waits with -incoming is to be filled. */
 static void examine_state(struct examination *x)
 {
 	char status[32];
@@ -121,7 +120,7 @@ static void examine_whole(struct examination *x)
 		 x->role == RF_ROLE_SOURCE ? "moved" : "filled");
 }
 
-bool rf_qemu_examine(struct rf_guest *guest, const struct rf_findings *f)
+bool rf_qemu_examine(struct rf_guest *guest, const struct rf_findings *f, enum rf_role *role)
 {
 	struct examination x = {.guest = guest, .g = rf_qemu_of(guest), .f = f};
 
@@ -132,5 +131,6 @@ bool rf_qemu_examine(struct rf_guest *guest, const struct rf_findings *f)
 	examine_memory(&x);
 	examine_writers(&x);
 	examine_whole(&x);
+	*role = x.role;
 	return true;
 }

@@ -9,7 +9,8 @@
 
 #include <stdbool.h>
 
-/* false: not a QEMU's guest, nothing was said. If all is well the guest knows its blocks afterwards. */
-bool rf_qemu_examine(struct rf_guest *guest, const struct rf_findings *f);
+/* false: not a QEMU's guest, nothing was said. If all is well the guest knows its blocks afterwards. *role: one that waits with
+ * -incoming is to be filled, any other to be moved. */
+bool rf_qemu_examine(struct rf_guest *guest, const struct rf_findings *f, enum rf_role *role);
 
 #endif

@@ -69,9 +69,25 @@ asked_receiver_receives() {
 	qemu_start a guest=boot size=64 && need "the guest boots" guest_up a || return
 	doctor --qmp "$T/a.qmp" --to "$RECEIVE_URI"
 	need "exit status, with a guest" is $STATUS 0 || { cat "$T/doctor" "$T/doctor.err"; return 1; }
-	finds '^guest whole: it can be moved: ok$' || return
+	finds '^guest whole: it can be moved: ok$' && finds '^guest rdma: it can go by rdma: ok$' || return
 	need "the guest there has not run" never_ran b || return
 	move a b --on-stall force # in emulation inside emulation its guest may write faster than rxe carries
+}
+
+# A guest that rdma cannot carry as things are; tcp can.
+not_by_rdma() {
+	qemu_start g guest=boot size=64 -- -device virtio-balloon-pci && need "the guest boots" guest_up g || return
+	RUN_AS=(setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock prlimit --memlock=65536:65536)
+	doctor --qmp "$T/g.qmp"
+	need "exit status" is $STATUS 0 || { cat "$T/doctor"; return 1; }
+	finds '^guest rdma: better: the device virtio-balloon.* gives guest memory back' || return
+	finds '^limit memlock: better: .*too little.*ulimit -l' || return
+	doctor --qmp "$T/g.qmp" --to "rdma://$ADDRESS:7"
+	RUN_AS=()
+	need "exit status, by rdma" is $STATUS 3 || return
+	finds '^guest rdma: needed: ' && finds '^limit memlock: needed: ' || return
+	doctor --qmp "$T/g.qmp" --register odp
+	finds '^guest rdma: it can go by rdma: ok$'
 }
 
 port_down() {
@@ -96,6 +112,7 @@ check "it finds the device, its port and its addresses" finds_the_device
 check "little memory may be pinned: how to get more" small_memlock
 check "nobody listens at the URI" nobody_there
 check "a receiver is measured over rdma, and receives" asked_receiver_receives
+check "a balloon and little memory to pin: not by rdma" not_by_rdma
 check "a port that is down: how to get it up" port_down
 check "no device" no_device
 finish
