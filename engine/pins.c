@@ -52,7 +52,7 @@ int rf_pins_check(struct rf_fabric *f, const struct rf_options *o, uint64_t byte
 
 	if (most) {
 		struct rf_error why = *e;
-		rf_fail(e, RF_E_REFUSED, "%.350s; or send with --max-pinned %lluM", why.text,
+		rf_fail(e, RF_E_REFUSED, "%.350s; --max-pinned %lluM would do", why.text,
 			(unsigned long long)(most >> 20));
 	}
 	return -1;

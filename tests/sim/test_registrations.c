@@ -99,7 +99,7 @@ static void tell_memlock(uint64_t seed)
 		begin_memlock(&s, seed, side);
 		s.source.options.register_mode = seed % 2 ? RF_REGISTER_PIN_ALL : RF_REGISTER_ON_DEMAND;
 		story_run(&s);
-		story_failed(&s, RF_E_REFUSED, "than this host allows; or send with --max-pinned 128M");
+		story_failed(&s, RF_E_REFUSED, "than this host allows; --max-pinned 128M would do");
 		touched_nothing(&s);
 		story_assert(&s, (s.destination.delivered_ns[RF_MSG_REFUSED] >= 0) == (side == RF_SIM_DESTINATION));
 		story_end(&s);
