@@ -103,13 +103,33 @@ static int check_file(const struct rf_block_source *s, struct stat *file, uint64
 	return 0;
 }
 
-static int map_file(struct rf_real_block *r, const struct rf_block_source *s, struct rf_error *e)
+/* A source's memory is mapped for reading only, so that no bug of ours ever changes the guest. But before Linux 6.2 an RDMA
+ * card can only be given memory that may be made writable meanwhile, so its mapping comes from a descriptor that could
+ * write, where we may have one. Nobody keeps that: who looks for writers of the file finds none of ours. */
+static void *map_shared(const struct rf_block_source *s, int fd)
 {
 	/* MAP_NORESERVE: looking at a hugetlb guest must not take huge pages away from it. The destination does reserve,
 	 * so that a lack of them is a sentence here and not a SIGBUS in the middle of the move. */
 	int rights = s->writable ? PROT_READ | PROT_WRITE : PROT_READ;
 	int flags = s->writable ? MAP_SHARED : MAP_SHARED | MAP_NORESERVE;
-	void *memory = mmap(NULL, s->length, rights, flags, r->block.fd, (off_t)s->fd_offset);
+	int able = -1;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (!s->writable)
+		able = open(path, O_RDWR | O_CLOEXEC);
+	void *memory = mmap(NULL, s->length, rights, flags, able >= 0 ? able : fd, (off_t)s->fd_offset);
+	int error = errno;
+
+	if (able >= 0)
+		close(able);
+	errno = error;
+	return memory;
+}
+
+static int map_file(struct rf_real_block *r, const struct rf_block_source *s, struct rf_error *e)
+{
+	void *memory = map_shared(s, r->block.fd);
 
 	if (memory == MAP_FAILED)
 		return rf_fail_errno(e, RF_E_FAILED, errno, "block \"%s\": cannot map %llu bytes of its file", s->name,

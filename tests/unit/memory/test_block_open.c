@@ -2,6 +2,7 @@
 /* What rf_block_open takes, what it refuses and with which sentence; and the guest that holds blocks. */
 #include "scratch.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -84,6 +85,11 @@ static void a_source_is_mapped_read_only(void **state)
 	s.fd = open(path, O_RDONLY | O_CLOEXEC);
 	assert_true(s.fd >= 0);
 	assert_good(rf_block_open(&s, &b, &e), &e);
+	assert_int_equal(pread(fd, b->memory, 1, 0), -1);
+	assert_int_equal(errno, EFAULT);
+	/* A card's driver may have to, for a moment; the descriptor that is kept cannot write all the same. */
+	assert_int_equal(mprotect(b->memory, BYTES, PROT_READ | PROT_WRITE), 0);
+	assert_int_equal(fcntl(b->fd, F_GETFL) & O_ACCMODE, O_RDONLY);
 	b->ops->close(b);
 
 	s.writable = true;
