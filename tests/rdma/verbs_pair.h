@@ -25,6 +25,10 @@ struct rf_fabric *verbs_listen(struct rf_uri *where, struct rf_error *e);
 bool verbs_pair_open(struct verbs_pair *p, const struct rf_fabric_config *config);
 void verbs_pair_close(struct verbs_pair *p);
 
+/* For suite_run(). */
+struct suite_fabric;
+extern const struct suite_fabric verbs_suite_fabric;
+
 /* The next event of this kind of `f`, within 20 s; others are let pass. */
 bool verbs_await(struct rf_fabric *f, enum rf_event_kind kind, struct rf_event *event);
 
