@@ -186,8 +186,9 @@ static int end_pass(struct prober *p, bool final, struct rf_error *e)
 			return -1;
 	}
 	p->pass++;
+	/* The last answer and the end of the connection may come in one batch. */
 	while (p->passes_ok < p->pass)
-		if (pump(p, -1, e))
+		if (pump(p, -1, e) && p->passes_ok < p->pass)
 			return -1;
 	return 0;
 }
