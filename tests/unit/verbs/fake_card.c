@@ -425,7 +425,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	unsigned i = 0;
 
 	pthread_mutex_lock(&fake_lock);
-	while (i < FAKE_REGISTRATIONS && &registrations[i]->mr != mr)
+	while (i < FAKE_REGISTRATIONS && (struct ibv_mr *)registrations[i] != mr)
 		i++;
 	assert(i < FAKE_REGISTRATIONS);
 	registrations[i] = NULL;

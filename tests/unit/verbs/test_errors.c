@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* What a card reports, told as a sentence: once, and after what went well. */
+#include "tests/unit/verbs/pair.h"
+
+#include <errno.h>
+
+#define MS INT64_C(1000000)
+
+static void statuses(void **state)
+{
+	static const struct {
+		enum ibv_wc_status status;
+		const char *sentence;
+	} cases[] = {
+	    {IBV_WC_RETRY_EXC_ERR,
+	     "does not answer any more on lane 1, however often the card asked; the link is up at"},
+	    {IBV_WC_RNR_RETRY_EXC_ERR, "has no buffer for a message on lane 1 although it promised one"},
+	    {IBV_WC_REM_ACCESS_ERR, "'s card refused a write on lane 1: it leads outside of what the peer registered"},
+	    {IBV_WC_REM_INV_REQ_ERR, "'s card does not take a request on lane 1"},
+	    {IBV_WC_REM_OP_ERR, "'s card failed on lane 1"},
+	    {IBV_WC_LOC_PROT_ERR, "our RDMA device failed a request on lane 1"},
+	    {IBV_WC_LOC_QP_OP_ERR, "our RDMA device failed a request on lane 1"},
+	    {IBV_WC_FATAL_ERR, "broke on lane 1: some other error"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct pair pair;
+		struct rf_event ev[8];
+
+		fake_reset();
+		pair_open(&pair, NULL);
+		struct rf_fabric *f = pair.p.source;
+
+		for (unsigned k = 0; k < 6; k++) {
+			struct rf_write w = pair_write(&pair, k);
+
+			assert_int_equal(f->ops->write(f, 1, &w, 1), 1);
+		}
+		/* Two arrive, the third fails, and three are flushed without another word. */
+		assert_true(fake_step(0) && fake_step(0));
+		fake_fail(source_lane(1), cases[i].status);
+		int n = f->ops->poll(f, ev, 8, 0);
+
+		assert_int_equal(n, 2);
+		assert_int_equal(ev[0].kind, RF_EV_WRITTEN);
+		assert_int_equal(ev[0].count, 2);
+		assert_int_equal(ev[1].kind, RF_EV_LOST);
+		pair_contains(ev[1].text, cases[i].sentence);
+		assert_int_equal(f->ops->poll(f, ev, 8, 5 * MS), 0);
+		pair_close(&pair);
+	}
+}
+
+static void link_is_down(void **state)
+{
+	struct pair pair;
+
+	fake_reset();
+	pair_open(&pair, NULL);
+	struct rf_write w = pair_write(&pair, 0);
+
+	assert_int_equal(pair.p.source->ops->write(pair.p.source, 1, &w, 1), 1);
+	fake.port_is_down = true;
+	fake_fail(source_lane(1), IBV_WC_RETRY_EXC_ERR);
+	pair_is_lost(pair.p.source, "the link is down at this side");
+	pair_close(&pair);
+}
+
+/* The side whose memory was asked for in vain has no completion that says so: its receives are flushed. */
+static void flushed_without_reason(void **state)
+{
+	struct pair pair;
+
+	fake_reset();
+	pair_open(&pair, NULL);
+	fake_break(destination_lane(1));
+	pair_is_lost(pair.p.destination, "broke off on lane 1: the peer wrote where it may not, or its card failed");
+	pair_close(&pair);
+}
+
+/* The reason may come behind the first flushed request. */
+static void flushed_before_the_reason(void **state)
+{
+	struct pair pair;
+	struct rf_event ev;
+	struct rf_fabric *f;
+
+	fake_reset();
+	pair_open(&pair, NULL);
+	f = pair.p.source;
+	struct rf_write w = pair_write(&pair, 0);
+
+	fake_break(source_lane(0));
+	assert_int_equal(f->ops->write(f, 1, &w, 1), 1);
+	assert_int_equal(f->ops->poll(f, &ev, 1, 0), 0);
+	fake_fail(source_lane(1), IBV_WC_REM_OP_ERR);
+	pair_is_lost(f, "'s card failed on lane 1");
+	pair_close(&pair);
+}
+
+static void removed(void **state)
+{
+	struct pair pair;
+
+	fake_reset();
+	pair_open(&pair, NULL);
+	fake_remove();
+	pair_is_lost(pair.p.source, "the RDMA device fake0 was removed");
+	pair_is_lost(pair.p.destination, "the RDMA device fake0 was removed");
+	pair_close(&pair);
+}
+
+static void posting_fails(void **state)
+{
+	struct pair pair;
+	struct rf_fabric *f;
+
+	fake_reset();
+	pair_open(&pair, NULL);
+	f = pair.p.source;
+	struct rf_write w = pair_write(&pair, 0);
+
+	fake.post_error = EIO;
+	assert_int_equal(f->ops->write(f, 1, &w, 1), -1);
+	fake.post_error = 0;
+	pair_is_lost(f, "the RDMA device does not take what lane 1 wants to send: Input/output error");
+	pair_close(&pair);
+}
+
+/* What had arrived when the peer went is delivered first. */
+static void last_words(void **state)
+{
+	struct pair pair;
+	struct rf_event ev;
+	struct rf_fabric *f;
+
+	fake_reset();
+	pair_open(&pair, NULL);
+	f = pair.p.destination;
+	assert_int_equal(pair.p.source->ops->send(pair.p.source, 0, "one", 3), 1);
+	assert_int_equal(pair.p.source->ops->send(pair.p.source, 1, "two", 3), 1);
+	assert_true(fake_step(0) && fake_step(0));
+	pair.p.source->ops->close(pair.p.source);
+	pair.p.source = NULL;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(f->ops->poll(f, &ev, 1, 1000 * MS), 1);
+		assert_int_equal(ev.kind, RF_EV_MESSAGE);
+		assert_int_equal(ev.length, 3);
+	}
+	pair_is_lost(f, "closed the connection");
+	pair_close(&pair);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(statuses),
+	    cmocka_unit_test(link_is_down),
+	    cmocka_unit_test(flushed_without_reason),
+	    cmocka_unit_test(flushed_before_the_reason),
+	    cmocka_unit_test(removed),
+	    cmocka_unit_test(posting_fails),
+	    cmocka_unit_test(last_words),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* Devices that are not there or do not do, ways that lead nowhere, and registrations that fail. */
+#include "tests/unit/verbs/pair.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+#define MS INT64_C(1000000)
+
+static struct rf_error connect_error(int64_t timeout_ns, const char *device, int gid_index)
+{
+	struct rf_uri where = {.scheme = "rdma", .host = "10.0.0.1", .port = 9};
+	struct rf_fabric_config config = verbs_config();
+	struct rf_error e = {0};
+	struct rf_fabric *f;
+	unsigned before = fake.things;
+
+	config.connect_timeout_ns = timeout_ns;
+	config.device = device;
+	config.gid_index = gid_index;
+	assert_int_equal(rf_fabric_verbs.open(&config, &f, &e), 0);
+	assert_int_equal(f->ops->connect(f, &where, &e), -1);
+	f->ops->close(f);
+	assert_int_equal(fake.things, before);
+	assert_int_equal(fake.registered, 0);
+	return e;
+}
+
+static void connecting(void **state)
+{
+	fake_reset();
+	pair_contains(connect_error(1000 * MS, NULL, -1).text, "nobody listens for RDMA at 10.0.0.1:9");
+	fake.port_is_down = true;
+	pair_contains(connect_error(1000 * MS, NULL, -1).text, "port 1 of fake0 is down");
+	fake.port_is_down = false;
+	fake.resolve_status = -ENODEV;
+	pair_contains(connect_error(1000 * MS, NULL, -1).text,
+		      "no RDMA device leads to 10.0.0.1:9; there is: fake0 (10.0.0.1)");
+	fake.resolve_status = -ETIMEDOUT;
+	pair_contains(connect_error(1000 * MS, NULL, -1).text, "10.0.0.1:9 does not answer: nobody has that address");
+	fake.resolve_status = -ENETUNREACH;
+	pair_contains(connect_error(1000 * MS, NULL, -1).text,
+		      "cannot find a way to 10.0.0.1:9 by RDMA: Network is unreachable");
+	fake.resolve_status = 0;
+	fake.register_error = ENOMEM;
+	fake_answer(RDMA_CM_EVENT_ESTABLISHED, 0, NULL, 0);
+	pair_contains(connect_error(1000 * MS, NULL, -1).text, "raise the limit of locked memory (ulimit -l");
+}
+
+static void silence(void **state)
+{
+	struct rf_uri where;
+	struct rf_fabric *listener;
+	struct rf_error e = {0};
+
+	fake_reset();
+	fake.answers_nothing = true;
+	listener = verbs_listen(&where, &e);
+	assert_non_null(listener);
+	pair_contains(connect_error(50 * MS, NULL, -1).text, "does not answer within 50 ms");
+	assert_int_equal(listener->ops->accept(listener, 20 * MS, &e), -1);
+	pair_contains(e.text, "no source came within 20 ms");
+	listener->ops->close(listener);
+}
+
+static void devices(void **state)
+{
+	char text[300];
+	struct rf_error e = {0};
+
+	fake_reset();
+	assert_int_equal(rf_fabric_verbs.probe(text, sizeof(text), &e), 0);
+	pair_contains(text, "1 RDMA device(s): fake0 (10.0.0.1)");
+	pair_contains(connect_error(1000 * MS, "mlx5_0", -1).text,
+		      "there is no RDMA device \"mlx5_0\" that may be opened; there is: fake0 (10.0.0.1)");
+	pair_contains(connect_error(1000 * MS, "fake0", 3).text, "GID 3 of fake0 is no IPv4 address");
+	pair_contains(connect_error(1000 * MS, NULL, 0).text, "name it with --device");
+	pair_contains(connect_error(1000 * MS, "fake0", -1).text, "nobody listens");
+	fake.sees_no_manager = true;
+	pair_contains(connect_error(1000 * MS, NULL, -1).text, "load the kernel module rdma_ucm");
+	fake.absent = true;
+	pair_contains(connect_error(1000 * MS, NULL, -1).text, "this host has no RDMA device");
+	assert_int_equal(rf_fabric_verbs.probe(text, sizeof(text), &e), -1);
+	assert_int_equal(e.code, RF_E_REFUSED);
+	pair_contains(e.text, "this host has no RDMA device");
+}
+
+/* ---- registrations ---- */
+
+static void fails(struct rf_fabric *f, void *address, uint64_t length, int error, const char *sentence)
+{
+	struct rf_event ev;
+
+	assert_int_equal(f->ops->reg(f, address, length, RF_ACCESS_REMOTE_WRITE, 42), 0);
+	assert_true(verbs_await(f, RF_EV_REGISTERED, &ev));
+	assert_int_equal(ev.status, -1);
+	assert_int_equal(ev.cookie, 42);
+	if (error)
+		assert_int_equal(ev.error_number, error);
+	pair_contains(ev.text, sentence);
+}
+
+static void failed_registrations(void **state)
+{
+	struct pair pair;
+	struct rf_event ev;
+
+	fake_reset();
+	fake.max_mr_size = 8 << 20;
+	pair_open(&pair, NULL);
+	struct rf_fabric *f = pair.p.destination;
+
+	fake.register_error = ENOMEM;
+	fails(f, pair.to, PAGE, ENOMEM, "fake0 cannot register 4096 bytes: the limit of locked memory is reached");
+	fake.register_error = EFAULT;
+	fails(f, pair.to, PAGE, EFAULT, "some of that memory cannot be made present");
+	fake.register_error = EOPNOTSUPP;
+	fails(f, pair.to, PAGE, EOPNOTSUPP, "its memory is of a kind that it cannot pin");
+	fake.register_error = EPERM;
+	fails(f, pair.to, PAGE, EPERM, "fake0 cannot register 4096 bytes: Operation not permitted");
+	fake.register_error = 0;
+	fails(f, pair.to, 16 << 20, 0, "it takes 8388608 at once (use a smaller --chunk-size)");
+	/* It goes on as if nothing had happened. */
+	assert_int_equal(f->ops->reg(f, pair.to, PAGE, RF_ACCESS_REMOTE_WRITE, 43), 0);
+	assert_true(verbs_await(f, RF_EV_REGISTERED, &ev));
+	assert_int_equal(ev.status, 0);
+	pair_close(&pair);
+}
+
+/* What is only a matter of speed is asked for once. */
+static void relaxed_ordering(void **state)
+{
+	struct pair pair;
+	struct rf_event ev;
+
+	fake_reset();
+	fake.knows_optional = false;
+	pair_open(&pair, NULL);
+	assert_int_equal(fake.optional_refused, 2); /* by each side's card */
+	for (int i = 0; i < 5; i++) {
+		assert_int_equal(pair.p.source->ops->reg(pair.p.source, pair.from, PAGE, RF_ACCESS_LOCAL_READ, 1), 0);
+		assert_true(verbs_await(pair.p.source, RF_EV_REGISTERED, &ev));
+		assert_int_equal(ev.status, 0);
+	}
+	assert_int_equal(fake.optional_refused, 2);
+	pair_close(&pair);
+}
+
+/* A key names its own registration and no other, for ever. */
+static void keys(void **state)
+{
+	enum { MANY = 200 };
+	struct rf_key keys[MANY], forged;
+	struct pair pair;
+	struct rf_event ev;
+
+	fake_reset();
+	pair_open(&pair, NULL);
+	struct rf_fabric *f = pair.p.source;
+
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < MANY; i++) {
+			assert_int_equal(f->ops->reg(f, pair.from, PAGE, RF_ACCESS_LOCAL_READ, i), 0);
+			assert_true(verbs_await(f, RF_EV_REGISTERED, &ev));
+			keys[i] = ev.key;
+		}
+		for (unsigned i = 0; i < MANY; i++) {
+			assert_int_equal(f->ops->dereg(f, keys[i], i), 0);
+			assert_true(verbs_await(f, RF_EV_RELEASED, &ev));
+			assert_int_equal(ev.cookie, i);
+		}
+		for (unsigned i = 0; i < MANY; i++)
+			assert_int_equal(f->ops->dereg(f, keys[i], i), -1);
+	}
+	forged = pair.lkey;
+	forged.value[0] ^= 1;
+	assert_int_equal(f->ops->dereg(f, forged, 0), -1);
+	forged = pair.lkey;
+	forged.value[1] += UINT64_C(1) << 32;
+	assert_int_equal(f->ops->dereg(f, forged, 0), -1);
+	forged.value[1] = 0;
+	assert_int_equal(f->ops->dereg(f, forged, 0), -1);
+	pair_close(&pair);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(connecting),           cmocka_unit_test(silence),          cmocka_unit_test(devices),
+	    cmocka_unit_test(failed_registrations), cmocka_unit_test(relaxed_ordering), cmocka_unit_test(keys),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
