@@ -5,6 +5,7 @@
 #include <stdarg.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,6 +113,13 @@ static int stage_reg(struct rf_fabric *f, void *address, uint64_t length, unsign
 {
 	struct stage *s = (struct stage *)f;
 	assert_true(address && length && length % 4096 == 0);
+	if (s->no_memory)
+		return add_task(s, NULL, NULL,
+				&(struct rf_event){.kind = RF_EV_REGISTERED,
+						   .cookie = cookie,
+						   .status = -1,
+						   .error_number = ENOMEM,
+						   .text = "no memory on this stage"});
 	s->registered++;
 	return add_task(s, NULL, NULL,
 			&(struct rf_event){.kind = RF_EV_REGISTERED, .cookie = cookie, .key = {{++s->next_key, 0}}});

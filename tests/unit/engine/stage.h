@@ -24,6 +24,7 @@ struct stage {
 	uint64_t random;
 	bool tidy;        /* nothing by chance: work is done at once, in order */
 	bool refuse_some; /* send() and write() say now and then that there is no room */
+	bool no_memory;   /* to register anything */
 
 	/* The actor. heard() gets every message that the engine sends; says() is asked when all is quiet. */
 	void (*heard)(void *actor, unsigned lane, const void *message, size_t length);

@@ -87,6 +87,23 @@ static void test_random_mischief(void **state)
 	}
 }
 
+/* It does not say in HELLO that it understands a KEYS without memory, as sources of before did not. */
+static void test_no_memory_for_an_old_source(void **state)
+{
+	struct impostor i;
+	struct run r;
+
+	player_rewind(&player);
+	impostor_open(&i, &player, 1);
+	impostor_plays_source(&i);
+	run_open(&r, &i);
+	i.stage.tidy = i.stage.no_memory = true;
+	run(&i, &r);
+	assert_int_equal(r.result, -1);
+	assert_string_equal(r.error.text, "cannot register guest memory: no memory on this stage");
+	assert_int_equal(i.heard[RF_MSG_KEYS], 0);
+}
+
 /* ---- single tricks ---- */
 
 struct trick {
@@ -477,6 +494,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_good_source),
+	    cmocka_unit_test(test_no_memory_for_an_old_source),
 	    cmocka_unit_test(test_single_tricks),
 	    cmocka_unit_test(test_every_message_at_every_time),
 	    cmocka_unit_test(test_commit_behind_nonsense),
