@@ -59,7 +59,7 @@ private_guest() {
 
 # What another program says is no greeting of QEMU's.
 other_socket() {
-	socat "UNIX-LISTEN:$T/other" SYSTEM:'echo hello; sleep 30' >/dev/null 2>&1 &
+	socat "UNIX-LISTEN:$T/other" SYSTEM:'echo hello; cat' >/dev/null 2>&1 &
 	PID[other]=$!
 	within 5 test -S "$T/other" || return
 	doctor --qmp "$T/other"
