@@ -125,6 +125,7 @@ const struct rf_fabric_ops rf_fabric_verbs = {
     .accept = rf_verbs_accept,
     .connect = rf_verbs_connect,
     .close = verbs_close,
+    .file = rf_verbs_file,
     .can_pin = rf_verbs_can_pin,
     .count = verbs_count,
     .reg = rf_verbs_reg,

@@ -43,6 +43,7 @@
 enum {
 	RF_VERBS_MAX_LISTENERS = 8,
 	RF_VERBS_CREDIT_FRAMES = 2, /* in flight */
+	RF_VERBS_HUGE = 64,         /* mappings of huge pages that are known as such */
 };
 
 /* One work request in a send queue. */
@@ -124,6 +125,12 @@ struct rf_verbs {
 	pthread_mutex_t lock; /* the table of registrations */
 	struct rf_verbs_region *regions;
 	uint32_t region_count, region_room, free_region;
+
+	/* Filled by the driving thread, read by workers. */
+	struct {
+		uint64_t address, length;
+	} huge[RF_VERBS_HUGE];
+	atomic_uint huge_count;
 
 	atomic_uint_least64_t registrations, registration_ns;
 	uint64_t doorbells, completion_count;
@@ -227,6 +234,7 @@ void rf_verbs_broken_off(struct rf_verbs *v);                      /* nobody sai
 
 /* ---- verbs_memory.c, verbs_memlock.c ---- */
 
+void rf_verbs_file(struct rf_fabric *f, const void *address, uint64_t length, int fd, uint64_t offset);
 int rf_verbs_reg(struct rf_fabric *f, void *address, uint64_t length, unsigned access, uint64_t cookie);
 int rf_verbs_dereg(struct rf_fabric *f, struct rf_key key, uint64_t cookie);
 int rf_verbs_run(struct rf_fabric *f, void (*fn)(void *), void *arg, uint64_t cookie);

@@ -6,13 +6,17 @@
  * card's affair: it knows the remote key alone. */
 #include "fabric/verbs.h"
 
+#include "common/checked.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 
 enum { NO_REGION = UINT32_MAX };
 
@@ -137,6 +141,30 @@ static struct ibv_mr *register_as(struct rf_verbs *v, void *address, uint64_t le
 	return mr;
 }
 
+/* A card that follows page tables does it in steps of 4 KiB, unless it is told that these are huge ones. (What is pinned
+ * needs no telling: the kernel sees how large the pieces are.) */
+void rf_verbs_file(struct rf_fabric *f, const void *address, uint64_t length, int fd, uint64_t offset)
+{
+	struct rf_verbs *v = rf_verbs_of(f);
+	unsigned n = atomic_load(&v->huge_count);
+	struct statfs fs;
+
+	if (n == RF_VERBS_HUGE || fstatfs(fd, &fs) || fs.f_type != HUGETLBFS_MAGIC)
+		return;
+	v->huge[n].address = (uintptr_t)address;
+	v->huge[n].length = length;
+	atomic_store(&v->huge_count, n + 1);
+}
+
+static bool is_huge(const struct rf_verbs *v, const void *address, uint64_t length)
+{
+	for (unsigned i = 0, n = atomic_load(&v->huge_count); i < n; i++)
+		if ((uintptr_t)address >= v->huge[i].address &&
+		    rf_range_within((uintptr_t)address - v->huge[i].address, length, v->huge[i].length))
+			return true;
+	return false;
+}
+
 /* Before Linux 6.2 the kernel pins as for writing, even what the card shall only read, and our mapping of the source's guest
  * cannot be written, so that no bug of ours ever changes the guest. It is made writable while it is being registered: the
  * pages stay pinned when it is not any more. */
@@ -215,10 +243,13 @@ static void register_region(void *arg)
 	unsigned access =
 	    (write ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0u) | (on_demand ? IBV_ACCESS_ON_DEMAND : 0u);
 	int64_t start = rf_monotonic_ns();
+	bool fits = w->length <= v->device.max_mr_size;
 	struct ibv_mr *mr = NULL;
 
 	errno = EINVAL;
-	if (w->length <= v->device.max_mr_size)
+	if (fits && on_demand && is_huge(v, w->address, w->length))
+		mr = register_as(v, w->address, w->length, access | IBV_ACCESS_HUGETLB);
+	if (!mr && fits)
 		mr = register_as(v, w->address, w->length, access);
 	if (!mr && errno == EFAULT && !write)
 		mr = register_read_only(v, w->address, w->length, access);

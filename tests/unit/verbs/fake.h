@@ -28,13 +28,15 @@ struct fake_card {
 	bool holds;                /* what is posted stays in the queues until fake_step() or fake_finish() */
 	int register_error;        /* every registration fails with this errno */
 	unsigned optional_refused; /* registrations that asked for what is optional, which the card does not know */
-	bool knows_optional;
+	bool knows_optional, knows_huge;
+	bool follows_page_tables;
 	int post_error;       /* posting fails with this errno */
 	int resolve_status;   /* of an address: 0, or a negative errno */
 	bool answers_nothing; /* connection requests are lost */
 
 	/* counted since fake_reset() */
 	unsigned signaled, unsignaled, chains;
+	unsigned on_demand_registrations, huge_registrations, prefetches;
 	unsigned registered; /* and not yet released */
 	unsigned things;     /* of any other kind that were made and not yet destroyed */
 };
@@ -66,7 +68,7 @@ int fake_knock_answer(void *data, size_t room);
 /* Whoever connects next is answered so. NULL: by who listens. */
 void fake_answer(enum rdma_cm_event_type type, int status, const void *data, size_t length);
 
-/* ---- between fake_card.c and fake_cm.c ---- */
+/* ---- between fake_card.c, fake_device.c and fake_cm.c ---- */
 
 struct fake_id {
 	struct rdma_cm_id id; /* first */
@@ -104,7 +106,11 @@ struct fake_qp {
 };
 
 extern pthread_mutex_t fake_lock;
-extern struct ibv_context fake_context;
+struct ibv_context *fake_context(void);
+extern const struct ibv_context_ops fake_ops;
+/* By the registrations that there are; with the lock. */
+bool fake_may_read(uint32_t lkey, uint64_t at, uint32_t length);
+bool fake_may_write(uint32_t rkey, uint64_t at, uint32_t length);
 void fake_break_locked(struct fake_qp *q);
 void fake_run_locked(void);                        /* all that is posted and not held */
 void fake_disconnected_locked(struct fake_id *id); /* tell its channel */

@@ -235,7 +235,7 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *a)
 	memcpy(&id->route.addr.src_storage, a, sizeof(struct sockaddr_in));
 	f->port = port ? port : next_port++;
 	set_port(&id->route.addr.src_addr, f->port);
-	id->verbs = &fake_context;
+	id->verbs = fake_context();
 	id->port_num = 1;
 	return 0;
 }
@@ -258,7 +258,7 @@ int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct socka
 	pthread_mutex_lock(&fake_lock);
 	memcpy(&id->route.addr.dst_storage, to, sizeof(struct sockaddr_in));
 	f->port = ntohs(((struct sockaddr_in *)to)->sin_port);
-	id->verbs = fake.resolve_status ? NULL : &fake_context;
+	id->verbs = fake.resolve_status ? NULL : fake_context();
 	id->port_num = 1;
 	tell(f, NULL, fake.resolve_status ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED, fake.resolve_status,
 	     NULL, 0, 0);
@@ -291,7 +291,7 @@ static void ask(struct fake_id *asker, struct fake_id *listener, const void *dat
 
 	from.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	memcpy(&guest->id.route.addr.dst_storage, &from, sizeof(from));
-	guest->id.verbs = &fake_context;
+	guest->id.verbs = fake_context();
 	guest->id.port_num = 1;
 	guest->peer = asker;
 	asker->peer = guest;

@@ -3,8 +3,10 @@
 #include "tests/unit/verbs/pair.h"
 
 #include <errno.h>
+#include <linux/memfd.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define MS INT64_C(1000000)
 
@@ -147,6 +149,50 @@ static void relaxed_ordering(void **state)
 	pair_close(&pair);
 }
 
+static void register_on_demand(struct rf_fabric *f, void *address, uint64_t length)
+{
+	struct rf_event ev;
+
+	assert_int_equal(f->ops->reg(f, address, length, RF_ACCESS_REMOTE_WRITE | RF_ACCESS_ON_DEMAND, 1), 0);
+	assert_true(verbs_await(f, RF_EV_REGISTERED, &ev));
+	assert_int_equal(ev.status, 0);
+	assert_int_equal(f->ops->dereg(f, ev.key, 1), 0);
+	assert_true(verbs_await(f, RF_EV_RELEASED, &ev));
+}
+
+/* Following page tables, in steps of huge pages where they are known and the card can. */
+static void on_demand(void **state)
+{
+	enum { HUGE = 2 << 20 };
+	int fd = memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB | MFD_HUGE_2MB);
+
+	for (unsigned knows = 0; knows < 2; knows++) {
+		struct pair pair;
+
+		fake_reset();
+		fake.follows_page_tables = true;
+		fake.knows_huge = knows;
+		pair_open(&pair, NULL);
+		struct rf_fabric *f = pair.p.destination;
+
+		assert_true(f->limits.on_demand);
+		register_on_demand(f, pair.to, PAIR_PAGES * PAGE);
+		assert_int_equal(fake.on_demand_registrations, 1);
+		assert_int_equal(fake.prefetches, 1);
+		/* Nobody touches the memory here, so any address will do for huge pages. */
+		if (fd >= 0) {
+			f->ops->file(f, (void *)HUGE, HUGE, fd, 0);
+			register_on_demand(f, (void *)HUGE, HUGE);
+			assert_int_equal(fake.huge_registrations, knows);
+			register_on_demand(f, pair.to, PAIR_PAGES * PAGE);
+			assert_int_equal(fake.huge_registrations, knows);
+		}
+		pair_close(&pair);
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
 /* A key names its own registration and no other, for ever. */
 static void keys(void **state)
 {
@@ -187,8 +233,10 @@ static void keys(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(connecting),           cmocka_unit_test(silence),          cmocka_unit_test(devices),
-	    cmocka_unit_test(failed_registrations), cmocka_unit_test(relaxed_ordering), cmocka_unit_test(keys),
+	    cmocka_unit_test(connecting),       cmocka_unit_test(silence),
+	    cmocka_unit_test(devices),          cmocka_unit_test(failed_registrations),
+	    cmocka_unit_test(relaxed_ordering), cmocka_unit_test(keys),
+	    cmocka_unit_test(on_demand),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
