@@ -64,49 +64,38 @@ static bool evictable(const struct rf_chunk *chunk)
 	return true;
 }
 
-static int say_release_on(struct rf_chunks *c, const struct rf_chunk *chunk, unsigned lane, uint32_t lanes,
-			  struct rf_error *e)
+/* Chunks to release are linked by `newer`. */
+static int say_release_on(struct rf_chunks *c, const struct rf_chunk *list, unsigned lane, struct rf_error *e)
 {
 	struct rf_out *o = rf_peer_begin(c->peer, RF_MSG_RELEASE);
-	for (uint32_t i = 0; i < chunk->nspans; i++) {
-		if (!chunk->spans[i]->remote_ready)
+
+	for (const struct rf_chunk *chunk = list; chunk; chunk = chunk->newer) {
+		uint32_t lanes = chunk->lanes ? (uint32_t)__builtin_popcountll(chunk->lanes) : 1;
+		if (lane ? !(chunk->lanes >> (lane - 1) & 1) : chunk->lanes != 0)
 			continue;
-		if (rf_out_room(o) < 8) {
-			if (rf_peer_send(c->peer, lane, e))
-				return -1;
-			rf_out_begin(o, RF_MSG_RELEASE);
+		for (uint32_t i = 0; i < chunk->nspans; i++) {
+			if (!chunk->spans[i]->remote_ready)
+				continue;
+			if (rf_out_room(o) < 8) {
+				if (rf_peer_send(c->peer, lane, e))
+					return -1;
+				rf_out_begin(o, RF_MSG_RELEASE);
+			}
+			rf_put_u32(o, chunk->spans[i]->id);
+			rf_put_u32(o, lanes);
 		}
-		rf_put_u32(o, chunk->spans[i]->id);
-		rf_put_u32(o, lanes);
 	}
 	return o->length > RF_FRAME_HEAD_BYTES ? rf_peer_send(c->peer, lane, e) : 0;
 }
 
-/* A write that needs our memory no more may still be on its way. So RELEASE follows on every lane that has carried writes to
- * the chunk, and the peer waits until it has come on all of them. */
-static int say_release(struct rf_chunks *c, struct rf_chunk *chunk, struct rf_error *e)
-{
-	uint64_t lanes = chunk->lanes;
-	if (!lanes)
-		return say_release_on(c, chunk, RF_LANE_CONTROL, 1, e);
-	for (unsigned lane = 1; lane <= RF_LANES_MAX; lane++)
-		if (lanes >> (lane - 1) & 1 && say_release_on(c, chunk, lane, (uint32_t)__builtin_popcountll(lanes), e))
-			return -1;
-	chunk->lanes = 0;
-	return 0;
-}
-
-static int release(struct rf_chunks *c, struct rf_chunk *chunk, struct rf_error *e)
+static int release_here(struct rf_chunks *c, struct rf_chunk *chunk, struct rf_error *e)
 {
 	struct rf_fabric *f = c->peer->fabric;
+
 	assert(!chunk->in_flight);
-	unlink_use(chunk);
-	if (say_release(c, chunk, e))
-		return -1;
 	for (uint32_t i = 0; i < chunk->nspans; i++) {
 		struct rf_span *s = chunk->spans[i];
 		s->releasing = true;
-		c->releasing_bytes += s->count << RF_PAGE_SHIFT;
 		c->stats->released_registrations += !s->local_failed && !s->remote_failed;
 		if (!c->local || !s->local_ready) {
 			s->local_ready = false;
@@ -118,6 +107,32 @@ static int release(struct rf_chunks *c, struct rf_chunk *chunk, struct rf_error 
 		}
 	}
 	chunk->nspans = 0;
+	chunk->lanes = 0;
+	return 0;
+}
+
+static void put_on(struct rf_chunks *c, struct rf_chunk *chunk, struct rf_chunk **list)
+{
+	unlink_use(chunk);
+	chunk->newer = *list;
+	*list = chunk;
+	for (uint32_t i = 0; i < chunk->nspans; i++)
+		c->releasing_bytes += chunk->spans[i]->count << RF_PAGE_SHIFT;
+}
+
+/* A write that needs our memory no more may still be on its way. So RELEASE follows on every lane that has carried writes to
+ * a chunk, and the peer waits until it has come on all of them. What is released together shares its messages. */
+static int release(struct rf_chunks *c, struct rf_chunk *list, struct rf_error *e)
+{
+	for (unsigned lane = 0; list && lane <= c->peer->fabric->limits.lanes; lane++)
+		if (say_release_on(c, list, lane, e))
+			return -1;
+	for (struct rf_chunk *chunk = list, *next; chunk; chunk = next) {
+		next = chunk->newer;
+		chunk->newer = NULL;
+		if (release_here(c, chunk, e))
+			return -1;
+	}
 	return 0;
 }
 
@@ -125,16 +140,18 @@ static int release(struct rf_chunks *c, struct rf_chunk *chunk, struct rf_error 
  * of another. 1: they fit now. */
 int rf_chunks_make_room(struct rf_chunks *c, uint64_t bytes, struct rf_error *e)
 {
-	struct rf_chunk *chunk = c->newest.newer, *next;
+	struct rf_chunk *chunk = c->newest.newer, *next, *list = NULL;
 	uint64_t more = bytes;
 
 	if (c->pinned_bytes - c->releasing_bytes + bytes > c->max_pinned_bytes)
 		more += c->max_pinned_bytes / 4;
 	for (; chunk != &c->newest && c->pinned_bytes - c->releasing_bytes + more > c->max_pinned_bytes; chunk = next) {
 		next = chunk->newer;
-		if (evictable(chunk) && release(c, chunk, e))
-			return -1;
+		if (evictable(chunk))
+			put_on(c, chunk, &list);
 	}
+	if (release(c, list, e))
+		return -1;
 	return c->pinned_bytes + bytes <= c->max_pinned_bytes;
 }
 
@@ -213,9 +230,12 @@ int rf_chunks_give_up_all(struct rf_chunks *c, struct rf_error *e)
 	assert(!c->asked);
 	if (choose_less(c, e))
 		return -1;
+	struct rf_chunk *list = NULL;
 	for (uint64_t i = 0; i < c->first_chunk[c->guest->nblocks]; i++)
-		if (c->chunks[i].nspans && release(c, &c->chunks[i], e))
-			return -1;
+		if (c->chunks[i].nspans)
+			put_on(c, &c->chunks[i], &list);
+	if (release(c, list, e))
+		return -1;
 	c->lacking = 0;
 	c->lack[0] = 0;
 	return 0;

@@ -197,6 +197,31 @@ static void least_recently_used_goes_first_and_counts_until_released(void **stat
 	close_chunks(f);
 }
 
+static void room_is_made_ahead_in_one_message(void **state)
+{
+	struct fixture *f = open_chunks(1, 8, 4096);
+	struct asked a[8];
+	rf_pages_add(&f->pages, 0, 9 * MIB_PAGES);
+	for (uint64_t i = 0; i < 8; i++)
+		assert_int_equal(want(f, i * MIB_PAGES), 1);
+	assert_int_equal(rf_chunks_flush(&f->chunks, &f->e), 0);
+	assert_int_equal(asked(f, 0, a), 8);
+	for (int i = 0; i < 8; i++) {
+		assert_int_equal(give_key(f, a[i].id, 0), 0);
+		rf_chunks_passed(&f->chunks, rf_chunks_at(&f->chunks, 0, (uint64_t)i * MIB_PAGES));
+	}
+	assert_int_equal(want(f, 8 * MIB_PAGES), 0);
+	/* The one that is needed, and a quarter. */
+	assert_int_equal(f->q->nsent, 2);
+	struct rf_message m = quiet_sent(f->q, 1);
+	assert_int_equal(m.type, RF_MSG_RELEASE);
+	assert_int_equal(m.length, 3 * 8);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(say_released(f, a[i].id), 0);
+	assert_int_equal(want(f, 8 * MIB_PAGES), 1);
+	close_chunks(f);
+}
+
 static void less_room_than_one_chunk_is_refused_beforehand(void **state)
 {
 	struct fixture *f = open_chunks(64, 0, 4096);
@@ -254,6 +279,7 @@ int main(void)
 	    cmocka_unit_test(scattered_pages_share_a_few_spans),
 	    cmocka_unit_test(huge_pages_are_registered_whole),
 	    cmocka_unit_test(least_recently_used_goes_first_and_counts_until_released),
+	    cmocka_unit_test(room_is_made_ahead_in_one_message),
 	    cmocka_unit_test(less_room_than_one_chunk_is_refused_beforehand),
 	    cmocka_unit_test(peer_cannot_make_up_registrations),
 	    cmocka_unit_test(many_asks_fit_into_messages),
