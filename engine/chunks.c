@@ -53,7 +53,7 @@ int rf_chunks_lay_out(struct rf_chunks *c, struct rf_error *e)
 
 int rf_chunks_check(const struct rf_guest *g, const struct rf_options *o, struct rf_error *e)
 {
-	for (unsigned i = 0; i < g->nblocks && o->max_pinned_bytes; i++)
+	for (unsigned i = 0; i < g->nblocks && o->max_pinned_bytes && o->register_mode != RF_REGISTER_ODP; i++)
 		if (o->max_pinned_bytes < rf_max_u64(o->chunk_size_bytes, g->blocks[i]->page_bytes))
 			return rf_fail(e, RF_E_USAGE, "max-pinned is smaller than one chunk of the block %s",
 				       g->blocks[i]->name);

@@ -11,7 +11,6 @@
  * on the wire rather than bytes in queues. */
 static const uint64_t IN_FLIGHT_BYTES = 64 << 20;
 static const uint64_t BATCH_BYTES = 2 << 20;
-enum { STAGING_BYTES = 4 << 20 };
 
 static void staging_registered(struct rf_task *task, const struct rf_event *event)
 {
@@ -28,14 +27,14 @@ static void staging_registered(struct rf_task *task, const struct rf_event *even
 static int open_staging(struct rf_lanes *l, struct rf_lane *lane, struct rf_error *e)
 {
 	struct rf_fabric *f = l->peer->fabric;
-	lane->staging = aligned_alloc(RF_PAGE_BYTES, STAGING_BYTES);
+	lane->staging = aligned_alloc(RF_PAGE_BYTES, RF_STAGING_BYTES);
 	if (!lane->staging)
 		return rf_fail(e, RF_E_FAILED, "no memory for staging");
 	lane->all = l;
 	lane->staging_task = (struct rf_task){.done = staging_registered, .owner = lane};
 	lane->staging_ready = !f->limits.local_keys;
 	if (f->limits.local_keys &&
-	    f->ops->reg(f, lane->staging, STAGING_BYTES, RF_ACCESS_LOCAL_READ, (uintptr_t)&lane->staging_task))
+	    f->ops->reg(f, lane->staging, RF_STAGING_BYTES, RF_ACCESS_LOCAL_READ, (uintptr_t)&lane->staging_task))
 		return rf_fail(e, RF_E_FAILED, "cannot register the staging ring");
 	return 0;
 }
@@ -104,13 +103,13 @@ void *rf_lanes_stage(struct rf_lanes *l, unsigned i, uint32_t *length)
 	struct rf_lane *lane = &l->lanes[i];
 	/* A copy is never split, for a write has one local address. All lengths are whole pages, so a page always fits
 	 * before the ring's end. */
-	uint64_t most = rf_min_u64(STAGING_BYTES - lane->staging_used, STAGING_BYTES - lane->staging_at);
+	uint64_t most = rf_min_u64(RF_STAGING_BYTES - lane->staging_used, RF_STAGING_BYTES - lane->staging_at);
 	if (!most)
 		return NULL;
-	*length = (uint32_t)rf_min_u64(*length, rf_min_u64(most, STAGING_BYTES / 4));
+	*length = (uint32_t)rf_min_u64(*length, rf_min_u64(most, RF_STAGING_BYTES / 4));
 	assert(*length % RF_PAGE_BYTES == 0);
 	void *at = lane->staging + lane->staging_at;
-	lane->staging_at = (lane->staging_at + *length) % STAGING_BYTES;
+	lane->staging_at = (lane->staging_at + *length) % RF_STAGING_BYTES;
 	lane->staging_used += *length;
 	return at;
 }

@@ -8,7 +8,10 @@
 
 #include "engine/chunks.h"
 
-enum { RF_BATCH_WRITES = 512 };
+enum {
+	RF_BATCH_WRITES = 512,
+	RF_STAGING_BYTES = 4 << 20, /* the ring of one lane */
+};
 
 struct rf_flight {
 	struct rf_chunk *chunk;

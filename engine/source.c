@@ -105,7 +105,12 @@ static int check_fabric(struct rf_source *s, struct rf_error *e)
 	struct rf_fabric *f = s->engine->fabric;
 	const struct rf_options *o = s->engine->options;
 
-	return rf_pins_check_on_demand(f, o, "source", e) || rf_pins_check_guest(f, s->guest, o, s->staged, e);
+	if (rf_pins_check_on_demand(f, o, "source", e) || rf_pins_check_guest(f, s->guest, o, s->staged, e))
+		return -1;
+	if (!s->staged || !f->ops->can_pin || !f->ops->can_pin(f, f->limits.lanes * (uint64_t)RF_STAGING_BYTES, e))
+		return 0;
+	e->code = RF_E_REFUSED;
+	return -1;
 }
 
 static int check_guest(struct rf_source *s, const struct rf_tracker_ops **tracker, struct rf_error *e)

@@ -137,6 +137,33 @@ static void test_memlock_tiny(void **state)
 	for_seeds(1015, 2, tell_memlock_tiny);
 }
 
+/* … not even for the rings that pages are staged in */
+static void tell_memlock_staged(uint64_t seed)
+{
+	struct story s;
+
+	begin(&s, seed);
+	s.model.memlock_bytes[RF_SIM_SOURCE] = 4 * MIB;
+	s.source.options.source_memory = RF_SOURCE_STAGED;
+	s.source.options.lanes = 1;
+	story_run(&s);
+	story_moved(&s);
+	story_end(&s);
+	begin(&s, seed);
+	s.model.memlock_bytes[RF_SIM_SOURCE] = 4 * MIB;
+	s.source.options.source_memory = RF_SOURCE_STAGED;
+	s.source.options.lanes = 3;
+	story_run(&s);
+	story_failed(&s, RF_E_REFUSED, "8388608 bytes more would have to be pinned");
+	touched_nothing(&s);
+	story_end(&s);
+}
+
+static void test_memlock_staged(void **state)
+{
+	for_seeds(1017, 1, tell_memlock_staged);
+}
+
 /* ---- memory that is not there when it is asked for ------------------------------------------------------------------- */
 
 /* 48 MiB of data, and a side that can register 20 MiB -> it moves with less registered at once */
@@ -357,12 +384,12 @@ static void test_statistics(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_on_demand),        cmocka_unit_test(test_on_demand_refused),
-	    cmocka_unit_test(test_memlock),          cmocka_unit_test(test_memlock_tiny),
-	    cmocka_unit_test(test_no_memory),        cmocka_unit_test(test_hardly_any_memory),
-	    cmocka_unit_test(test_no_memory_at_all), cmocka_unit_test(test_discards),
-	    cmocka_unit_test(test_release),          cmocka_unit_test(test_small_chunks),
-	    cmocka_unit_test(test_statistics),
+	    cmocka_unit_test(test_on_demand),         cmocka_unit_test(test_on_demand_refused),
+	    cmocka_unit_test(test_memlock),           cmocka_unit_test(test_memlock_tiny),
+	    cmocka_unit_test(test_memlock_staged),    cmocka_unit_test(test_no_memory),
+	    cmocka_unit_test(test_hardly_any_memory), cmocka_unit_test(test_no_memory_at_all),
+	    cmocka_unit_test(test_discards),          cmocka_unit_test(test_release),
+	    cmocka_unit_test(test_small_chunks),      cmocka_unit_test(test_statistics),
 	};
 
 	return run_stories("registrations", tests);
