@@ -68,7 +68,13 @@ static void source_tells_its_options_and_id(void **state)
 	struct two *t = open_two();
 	t->source->options.chunk_size_bytes = 2 << 20;
 	t->source->options.verify = 1;
+	t->source->options.traffic_class = 99;
+	t->source->peer.data_bytes = 123 << 20;
+	assert_false(t->destination->peer.keys_may_fail);
 	assert_int_equal(hello(t, "", ""), 0);
+	assert_int_equal(t->destination->peer.data_bytes, 123 << 20);
+	assert_true(t->destination->peer.keys_may_fail);
+	assert_int_equal(t->destination->options.traffic_class, 0); /* each card has its own */
 	assert_int_equal(t->destination->options.chunk_size_bytes, 2 << 20);
 	assert_int_equal(t->destination->options.verify, 1);
 	assert_memory_equal(t->destination->engine.id, "0123456789abcdef", 16);
