@@ -26,7 +26,7 @@ struct rf_destination {
 	struct rf_registration *ready, *released; /* to be told */
 	uint64_t registered_bytes;
 	bool lacked_memory; /* a registration failed for lack of it */
-	uint64_t round; /* the one that is being written */
+	uint64_t round;     /* the one that is being written */
 	bool lane_ended[RF_LANES_MAX + 1];
 	unsigned lanes_ended;
 	uint64_t zero_runs, zero_jobs; /* of this round; under way */
