@@ -210,8 +210,8 @@ void rf_verbs_stop_listening(struct rf_verbs *v);
 
 /* ---- verbs_send.c ---- */
 
-int rf_verbs_write(struct rf_fabric *f, unsigned lane, const struct rf_write *w, int n);
-int rf_verbs_send(struct rf_fabric *f, unsigned lane, const void *message, size_t length);
+int rf_verbs_write(struct rf_fabric *f, unsigned number, const struct rf_write *w, int n);
+int rf_verbs_send(struct rf_fabric *f, unsigned number, const void *message, size_t length);
 bool rf_verbs_can_send(const struct rf_verbs_lane *lane);
 void rf_verbs_tell_credits(struct rf_verbs *v); /* where it is time */
 

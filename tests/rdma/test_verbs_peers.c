@@ -285,6 +285,24 @@ static void nobody(void **state)
 	f->ops->close(f);
 }
 
+/* What those ask for who must is taken by a real device. */
+static void tuned(void **state)
+{
+	struct rf_fabric_config config = verbs_config();
+	struct verbs_pair p;
+	struct rf_event ev;
+
+	config.rdma_timeout_ns = 100 * MS;
+	config.rdma_retry = 3;
+	config.traffic_class = 104;
+	if (!verbs_pair_open(&p, &config))
+		print_error("%s\n", p.e.text);
+	assert_true(p.source && p.destination && p.source->limits.lanes);
+	assert_int_equal(p.source->ops->send(p.source, 1, "hello", 5), 1);
+	assert_true(verbs_await(p.destination, RF_EV_MESSAGE, &ev));
+	verbs_pair_close(&p);
+}
+
 /* ---- gone, or called off ---- */
 
 static void *wake_soon(void *arg)
@@ -363,7 +381,8 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(strangers), cmocka_unit_test(half_a_source), cmocka_unit_test(impostors),
-	    cmocka_unit_test(nobody),    cmocka_unit_test(called_off),    cmocka_unit_test(killed),
+	    cmocka_unit_test(nobody),    cmocka_unit_test(tuned),         cmocka_unit_test(called_off),
+	    cmocka_unit_test(killed),
 	};
 
 	program = argv[0];
