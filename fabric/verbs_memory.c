@@ -165,12 +165,27 @@ static bool is_huge(const struct rf_verbs *v, const void *address, uint64_t leng
 	return false;
 }
 
+static bool is_read_only(const void *address)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	uintptr_t first, end;
+	char line[400], rights[5] = "";
+	bool found = false;
+
+	while (maps && !found && fgets(line, sizeof(line), maps))
+		found = sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &first, &end, rights) == 3 &&
+			(uintptr_t)address >= first && (uintptr_t)address < end;
+	if (maps)
+		fclose(maps);
+	return found && strncmp(rights, "r-", 2) == 0;
+}
+
 /* Before Linux 6.2 the kernel pins as for writing, even what the card shall only read, and our mapping of the source's guest
  * cannot be written, so that no bug of ours ever changes the guest. It is made writable while it is being registered: the
  * pages stay pinned when it is not any more. */
 static struct ibv_mr *register_read_only(struct rf_verbs *v, void *address, uint64_t length, unsigned access)
 {
-	if (mprotect(address, length, PROT_READ | PROT_WRITE)) {
+	if (!is_read_only(address) || mprotect(address, length, PROT_READ | PROT_WRITE)) {
 		errno = EFAULT;
 		return NULL;
 	}

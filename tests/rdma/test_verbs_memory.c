@@ -78,25 +78,32 @@ static void move(struct verbs_pair *p, void *from, unsigned from_access, void *t
 	release(p->destination, rkey);
 }
 
-/* The source maps its guest read-only. The mapping stays so: who writes to it dies, which a system call tells politely. */
+/* The source maps its guest read-only; NULL: no memory. */
+static void *map_read_only(void)
+{
+	int fd;
+	unsigned char *writable = verbs_map(BYTES, PROT_READ | PROT_WRITE, &fd);
+	void *p = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, fd, 0);
+
+	for (size_t i = 0; writable && i < BYTES; i++)
+		writable[i] = (unsigned char)(i * 7 + 1);
+	if (writable)
+		munmap(writable, BYTES);
+	close(fd);
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* The mapping stays as it was: who writes to it dies, which a system call tells politely. */
 static void read_only(void **state)
 {
-	int fd, zero = open("/dev/zero", O_RDONLY);
-	unsigned char *writable = verbs_map(BYTES, PROT_READ | PROT_WRITE, &fd), *to;
-	void *from = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, fd, 0);
+	int zero = open("/dev/zero", O_RDONLY);
+	void *from = map_read_only(), *to = verbs_map(BYTES, PROT_READ | PROT_WRITE, NULL);
 
-	to = verbs_map(BYTES, PROT_READ | PROT_WRITE, NULL);
-	assert_non_null(writable);
-	assert_non_null(to);
-	assert_true(from != MAP_FAILED && zero >= 0);
-	for (size_t i = 0; i < BYTES; i++)
-		writable[i] = (unsigned char)(i * 7 + 1);
+	assert_true(from && to && zero >= 0);
 	move(*state, from, RF_ACCESS_LOCAL_READ, to, RF_ACCESS_REMOTE_WRITE);
 	assert_int_equal(read(zero, from, 1), -1);
 	assert_int_equal(errno, EFAULT);
 	close(zero);
-	close(fd);
-	munmap(writable, BYTES);
 	munmap(from, BYTES);
 	munmap(to, BYTES);
 }
@@ -104,16 +111,15 @@ static void read_only(void **state)
 static void on_demand(void **state)
 {
 	struct verbs_pair *p = *state;
-	unsigned char *from, *to;
+	void *from, *to;
 
 	if (!p->source->limits.on_demand) {
 		print_message("this device cannot follow page tables\n");
 		skip();
 	}
-	from = verbs_map(BYTES, PROT_READ | PROT_WRITE, NULL);
+	from = map_read_only();
 	to = verbs_map(BYTES, PROT_READ | PROT_WRITE, NULL);
 	assert_true(from && to);
-	memset(from, 0x5a, BYTES);
 	move(p, from, RF_ACCESS_LOCAL_READ | RF_ACCESS_ON_DEMAND, to, RF_ACCESS_REMOTE_WRITE | RF_ACCESS_ON_DEMAND);
 	munmap(from, BYTES);
 	munmap(to, BYTES);
