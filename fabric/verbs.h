@@ -79,7 +79,7 @@ struct rf_verbs_lane {
 	bool starved;     /* send() or write() found no room: an event must follow */
 };
 
-/* What a registration is named by: see verbs_memory.c. */
+/* What a registration is named by: see verbs_regions.c. */
 struct rf_verbs_region {
 	struct ibv_mr *mr; /* NULL: free */
 	uint32_t serial;
@@ -232,13 +232,19 @@ void rf_verbs_lose(struct rf_verbs *v, const char *format, ...) __attribute__((f
 void rf_verbs_failed(struct rf_verbs *v, const struct ibv_wc *wc); /* a completion with an error */
 void rf_verbs_broken_off(struct rf_verbs *v);                      /* nobody said why */
 
+/* ---- verbs_regions.c ---- */
+
+int rf_verbs_add_region(struct rf_verbs *v, struct ibv_mr *mr, struct rf_key *key); /* -1: no memory */
+/* The registration is the caller's again; NULL: the key names nothing (any more). */
+struct ibv_mr *rf_verbs_take_region(struct rf_verbs *v, struct rf_key key);
+void rf_verbs_regions_free(struct rf_verbs *v); /* and all in it */
+
 /* ---- verbs_memory.c, verbs_memlock.c ---- */
 
 void rf_verbs_file(struct rf_fabric *f, const void *address, uint64_t length, int fd, uint64_t offset);
 int rf_verbs_reg(struct rf_fabric *f, void *address, uint64_t length, unsigned access, uint64_t cookie);
 int rf_verbs_dereg(struct rf_fabric *f, struct rf_key key, uint64_t cookie);
 int rf_verbs_run(struct rf_fabric *f, void (*fn)(void *), void *arg, uint64_t cookie);
-void rf_verbs_regions_free(struct rf_verbs *v);
 int rf_verbs_can_pin(struct rf_fabric *f, uint64_t bytes, struct rf_error *e);
 
 #endif

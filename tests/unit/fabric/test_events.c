@@ -8,6 +8,7 @@
 #include <cmocka.h>
 // clang-format on
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -215,6 +216,38 @@ static void test_timeout(void **state)
 	rf_events_close(NULL);
 }
 
+static bool rings(struct rf_events *q)
+{
+	struct pollfd p = {.fd = rf_events_fd(q), .events = POLLIN};
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/* For who sleeps on other things as well: no sleep while there is something, and a bell for what comes meanwhile. */
+static void test_sleeping_elsewhere(void **state)
+{
+	struct rf_events *q = queue();
+	struct rf_event ev;
+
+	post(q, RF_EV_DONE, 1);
+	assert_false(rf_events_sleep_begin(q));
+	assert_int_equal(rf_events_poll(q, &ev, 1, 0), 1);
+	assert_false(rings(q)); /* nobody slept */
+	assert_true(rf_events_sleep_begin(q));
+	assert_false(rings(q));
+	post(q, RF_EV_DONE, 2);
+	assert_true(rings(q));
+	rf_events_sleep_end(q);
+	assert_false(rings(q));
+	assert_int_equal(rf_events_poll(q, &ev, 1, 0), 1);
+	assert_int_equal(ev.cookie, 2);
+	rf_events_wake(q);
+	assert_false(rf_events_sleep_begin(q));
+	assert_int_equal(rf_events_poll(q, &ev, 1, 0), 1);
+	assert_int_equal(ev.kind, RF_EV_WOKEN);
+	rf_events_close(q);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -226,6 +259,7 @@ int main(void)
 	    cmocka_unit_test(test_wake_from_signal_handler),
 	    cmocka_unit_test(test_wake_comes_first_and_once),
 	    cmocka_unit_test(test_timeout),
+	    cmocka_unit_test(test_sleeping_elsewhere),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
