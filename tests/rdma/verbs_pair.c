@@ -20,6 +20,17 @@ static void keep(void *arg, enum rf_log_level level, const char *sentence)
 	snprintf(verbs_log + length, sizeof(verbs_log) - length, "%s\n", sentence);
 }
 
+bool verbs_have_device(void)
+{
+	struct rf_error e;
+	char text[300];
+
+	if (rf_fabric_verbs.probe(text, sizeof(text), &e) == 0)
+		return true;
+	printf("skipped: %s\n", e.text);
+	return false;
+}
+
 struct rf_fabric_config verbs_config(void)
 {
 	static const struct rf_log log = {.write = keep};

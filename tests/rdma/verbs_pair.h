@@ -10,6 +10,10 @@
 
 extern const char *verbs_address; /* of the device; "10.0.0.1" */
 
+/* Is there any? false, and says so: the test ends with status VERBS_SKIPPED. */
+enum { VERBS_SKIPPED = 77 };
+bool verbs_have_device(void);
+
 /* As fabric.h, with what lib/ would fill in, and a log that is kept in verbs_log. */
 struct rf_fabric_config verbs_config(void);
 extern char verbs_log[4000];
