@@ -13,7 +13,7 @@ RAMFERRY=${RAMFERRY:-$RAMFERRY_BUILD/cli/ramferry}
 QEMU=${QEMU:-qemu-system-x86_64}
 
 declare -A PID=()   # by name, of everything that must not outlive us
-declare -A GUEST=() # by QEMU name: linux or boot
+declare -A GUEST=() # by QEMU name: linux, boot or slow
 
 support_begin() {
 	umask 022
@@ -95,7 +95,8 @@ find_kernel() {
 }
 
 # Fills QEMU_COMMAND for a QEMU called NAME. Options, with their defaults:
-#   guest=linux (or boot)  append="" (RF_FILL_MIB=… and so on, see guest/counter.c)  size=256 (MiB)  accel=tcg  machine=pc
+#   guest=linux (boot: guest/bootsector.S, slow: bootsector-slow.S)  append="" (RF_FILL_MIB=… and so on, see guest/counter.c)
+#   size=256 (MiB)  accel=tcg  machine=pc
 #   ram=shared (a file in /dev/shm, private, memfd, numa: two nodes)  qemu=…  user=…  qmp=1 (0: no monitor for ramferry)
 #   incoming=0 (1: -S -incoming defer)  and more arguments for QEMU behind "--"
 qemu_command() { # NAME [OPTION=VALUE...] [-- ARGUMENT...]
@@ -120,8 +121,10 @@ qemu_command() { # NAME [OPTION=VALUE...] [-- ARGUMENT...]
 		QEMU_COMMAND+=(-kernel "$KERNEL" -initrd "$T/initrd")
 		QEMU_COMMAND+=(-append "console=ttyS0 quiet loglevel=0 panic=-1 $append")
 	else
-		cp "$TOOLS/bootsector.img" "$T/bootsector.img"
-		QEMU_COMMAND+=(-drive "if=ide,format=raw,snapshot=on,file=$T/bootsector.img")
+		local image=bootsector.img
+		[ "$guest" = boot ] || image=bootsector-$guest.img
+		cp "$TOOLS/$image" "$T/$image"
+		QEMU_COMMAND+=(-drive "if=ide,format=raw,snapshot=on,file=$T/$image")
 	fi
 	[ "$incoming" = 0 ] || QEMU_COMMAND+=(-S -incoming defer)
 	QEMU_COMMAND+=("$@")
