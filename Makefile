@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 LIBDIR ?= lib
 MESON_ARGS ?=
 
-.PHONY: all demo check check-unit check-sim check-asan check-tsan check-e2e tidy install clean
+.PHONY: all demo check check-unit check-sim check-asan check-tsan check-e2e check-rdma tidy install clean
 .NOTPARALLEL:
 
 all: $(BUILD)/build.ninja
@@ -27,7 +27,7 @@ check:
 	@scripts/install-deps check
 	@BUILD=$(BUILD) scripts/check
 
-check-unit check-sim check-asan check-tsan check-e2e:
+check-unit check-sim check-asan check-tsan check-e2e check-rdma:
 	@BUILD=$(BUILD) scripts/check $(@:check-%=%)
 
 # A second opinion on the code, as .clang-tidy has it.

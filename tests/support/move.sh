@@ -11,12 +11,12 @@ receiver_listens() { # NAME
 	[ -n "$(receiver_address "$1")" ] || ended "receive.$1"
 }
 
-# Sets RECEIVE_URI.
+# Sets RECEIVE_URI. RECEIVE_AT is where it shall listen, if not at tcp://127.0.0.1:0.
 receive_start() { # NAME [OPTION...]
 	local name=$1
 	shift
 	rm -f "$T/$name.receive" # of another run, which would be taken for this one's
-	"$RAMFERRY" receive --json --qmp "$T/$name.qmp" "$@" tcp://127.0.0.1:0 >"$T/$name.receive" 2>"$T/$name.receive.err" &
+	"$RAMFERRY" receive --json --qmp "$T/$name.qmp" "$@" "${RECEIVE_AT:-tcp://127.0.0.1:0}" >"$T/$name.receive" 2>"$T/$name.receive.err" &
 	PID[receive.$name]=$!
 	await_receiver "$name"
 }
