@@ -40,7 +40,8 @@ static struct rf_fabric *open_fabric(void)
 static void await(struct rf_fabric *f, enum rf_event_kind kind, struct rf_event *ev)
 {
 	do {
-		f->ops->poll(f, ev, 1, -1);
+		if (f->ops->poll(f, ev, 1, -1) != 1)
+			continue;
 		if (ev->kind == RF_EV_LOST || ev->status)
 			scatter_die("%s", ev->text);
 	} while (ev->kind != kind);
@@ -58,7 +59,7 @@ static void say(struct rf_fabric *f, unsigned lane, const void *message, size_t 
 			scatter_die("%s", ev.text);
 	}
 	if (taken < 0)
-		scatter_die("the connection was lost");
+		await(f, RF_EV_LOST, &ev); /* which tells why */
 }
 
 /* Grants its memory, and ends when the other side says so. */
@@ -77,13 +78,14 @@ static void receiver(int fd, unsigned run)
 	if (f->ops->accept(f, 20000000000, &e) < 0)
 		scatter_die("%s", e.text);
 	scatter_need(f->ops->reg(f, memory, REGION_BYTES, RF_ACCESS_REMOTE_WRITE, 0) == 0, "reg");
-	await(f, RF_EV_REGISTERED, &ev);
+	await(f, RF_EV_REGISTERED, &ev); /* the other side says nothing before it has the grant */
 	struct grant g = {.address = (uintptr_t)memory, .key = ev.key};
 
 	say(f, 0, &g, sizeof(g));
 	await(f, RF_EV_MESSAGE, &ev);
 	if (memory[0] != (unsigned char)run || memory[REGION_BYTES - 1] != (unsigned char)run)
 		scatter_die("the bytes did not arrive");
+	say(f, 0, "", 1);
 	f->ops->close(f);
 }
 
@@ -94,6 +96,25 @@ struct sending {
 	struct grant grant;
 	uint64_t random;
 };
+
+/* Our key and the peer's grant come in any order. */
+static void get_ready(struct sending *s)
+{
+	struct rf_event ev;
+
+	for (bool registered = false, granted = false; !registered || !granted;) {
+		s->f->ops->poll(s->f, &ev, 1, -1);
+		if (ev.kind == RF_EV_LOST || ev.status)
+			scatter_die("%s", ev.text);
+		if (ev.kind == RF_EV_REGISTERED) {
+			s->key = ev.key;
+			registered = true;
+		} else if (ev.kind == RF_EV_MESSAGE) {
+			memcpy(&s->grant, ev.data, sizeof(s->grant));
+			granted = true;
+		}
+	}
+}
 
 static struct rf_write next_write(struct sending *s, unsigned number, uint32_t size)
 {
@@ -134,33 +155,53 @@ static double write_all(struct sending *s, uint32_t size, unsigned count)
 	return (double)size * count / (1 << 20) / ((double)(report_now_ns() - start) / 1e9);
 }
 
-static double by_fabric(unsigned char *memory, uint32_t size, unsigned count, unsigned run)
-{
-	struct sending s = {.f = open_fabric(), .memory = memory, .random = 0x853c49e6748fea9b + run};
+/* What the sending process is to do; set before it is forked. */
+static struct {
+	unsigned char *memory;
+	uint32_t size;
+	unsigned count;
 	char address[300];
+} task;
+
+static void sender(int fd, unsigned run)
+{
+	struct sending s = {.f = open_fabric(), .memory = task.memory, .random = 0x853c49e6748fea9b + run};
 	struct rf_error e;
 	struct rf_uri uri;
 	struct rf_event ev;
-	int fd;
 
-	memset(memory, (int)run, REGION_BYTES);
-	pid_t pid = scatter_start(receiver, run, &fd);
-
-	scatter_need(read(fd, address, sizeof(address)) == sizeof(address), "read");
-	if (rf_uri_parse(address, &uri, &e) < 0 || s.f->ops->connect(s.f, &uri, &e) < 0)
+	memset(s.memory, (int)run, REGION_BYTES);
+	if (rf_uri_parse(task.address, &uri, &e) < 0 || s.f->ops->connect(s.f, &uri, &e) < 0)
 		scatter_die("%s", e.text);
-	scatter_need(s.f->ops->reg(s.f, memory, REGION_BYTES, RF_ACCESS_LOCAL_READ, 0) == 0, "reg");
-	await(s.f, RF_EV_REGISTERED, &ev);
-	s.key = ev.key;
-	await(s.f, RF_EV_MESSAGE, &ev);
-	memcpy(&s.grant, ev.data, sizeof(s.grant));
-	double rate = write_all(&s, size, count);
+	scatter_need(s.f->ops->reg(s.f, s.memory, REGION_BYTES, RF_ACCESS_LOCAL_READ, 0) == 0, "reg");
+	get_ready(&s);
+	double rate = write_all(&s, task.size, task.count);
 	struct rf_write ends[] = {next_write(&s, 0, LARGE), next_write(&s, REGION_BYTES / LARGE - 1, LARGE)};
 
 	scatter_need(s.f->ops->write(s.f, 1, ends, 2) == 2, "write"); /* so that there is something to look at */
 	say(s.f, 1, "", 1);
-	scatter_end(pid, fd);
+	await(s.f, RF_EV_MESSAGE, &ev);
+	scatter_need(write(fd, &rate, sizeof(rate)) == sizeof(rate), "write");
 	s.f->ops->close(s.f);
+}
+
+/* Both sides in processes of their own: librdmacm keeps the devices that it has opened, and the kernel lets nobody use them
+ * after a fork. */
+static double by_fabric(unsigned char *memory, uint32_t size, unsigned count, unsigned run)
+{
+	int from_receiver, from_sender;
+	double rate;
+	pid_t receiving = scatter_start(receiver, run, &from_receiver);
+
+	task.memory = memory;
+	task.size = size;
+	task.count = count;
+	scatter_need(read(from_receiver, task.address, sizeof(task.address)) == sizeof(task.address), "read");
+	pid_t sending = scatter_start(sender, run, &from_sender);
+
+	scatter_need(read(from_sender, &rate, sizeof(rate)) == sizeof(rate), "read");
+	scatter_end(sending, from_sender);
+	scatter_end(receiving, from_receiver);
 	return rate;
 }
 
