@@ -14,16 +14,26 @@ void rf_files_add(struct rf_files *files, const void *address, uint64_t length, 
 
 	if (count == RF_FILES_MAX)
 		return;
-	files->files[count] = (struct rf_file){(uintptr_t)address, length, fd, offset};
+	files->files[count] =
+	    (struct rf_file){.address = (uintptr_t)address, .length = length, .fd = fd, .offset = offset};
+	pthread_mutex_init(&files->files[count].turn, NULL);
 	atomic_store(&files->count, count + 1);
 }
 
-const struct rf_file *rf_files_find(const struct rf_files *files, uint64_t address, uint64_t length)
+void rf_files_close(struct rf_files *files)
+{
+	unsigned count = atomic_exchange(&files->count, 0);
+
+	for (unsigned i = 0; i < count; i++)
+		pthread_mutex_destroy(&files->files[i].turn);
+}
+
+struct rf_file *rf_files_find(struct rf_files *files, uint64_t address, uint64_t length)
 {
 	unsigned count = atomic_load(&files->count);
 
 	for (unsigned i = 0; i < count; i++) {
-		const struct rf_file *f = &files->files[i];
+		struct rf_file *f = &files->files[i];
 
 		if (address >= f->address && address - f->address < f->length &&
 		    length <= f->length - (address - f->address))
@@ -48,10 +58,8 @@ void rf_splice_close(struct rf_splice *s)
 }
 
 /* What is in the pipe must leave it: where the file takes no splice, by way of the mapping. */
-static int empty_pipe(struct rf_splice *s, int fd, uint64_t offset, char *memory, size_t length)
+static int empty_pipe(struct rf_splice *s, int fd, loff_t at, char *memory, size_t length)
 {
-	loff_t at = (loff_t)offset;
-
 	while (length) {
 		ssize_t n = s->useless ? read(s->pipe[0], memory, length)
 				       : splice(s->pipe[0], NULL, fd, &at, length, SPLICE_F_MOVE);
@@ -70,8 +78,9 @@ static int empty_pipe(struct rf_splice *s, int fd, uint64_t offset, char *memory
 	return 0;
 }
 
-ssize_t rf_splice_in(struct rf_splice *s, int socket, int fd, uint64_t offset, void *memory, size_t length)
+ssize_t rf_splice_in(struct rf_splice *s, int socket, struct rf_file *file, void *memory, size_t length)
 {
+	uint64_t offset = file->offset + ((uintptr_t)memory - file->address);
 	ssize_t n;
 
 	do
@@ -81,5 +90,9 @@ ssize_t rf_splice_in(struct rf_splice *s, int socket, int fd, uint64_t offset, v
 		s->useless = true;
 	if (n <= 0)
 		return n;
-	return empty_pipe(s, fd, offset, memory, (size_t)n) ? -1 : n;
+	pthread_mutex_lock(&file->turn);
+	int failed = empty_pipe(s, file->fd, (loff_t)offset, memory, (size_t)n);
+
+	pthread_mutex_unlock(&file->turn);
+	return failed ? -1 : n;
 }

@@ -266,6 +266,7 @@ static void tcp_close(struct rf_fabric *f)
 	rf_regions_close(t->regions);
 	rf_events_close(t->events);
 	free_lanes(t);
+	rf_files_close(&t->files);
 	pthread_cond_destroy(&t->drained);
 	pthread_mutex_destroy(&t->lock);
 	free(t);

@@ -101,14 +101,13 @@ static bool check_vectors(struct intake *in, const struct rf_tcp_frame *frame)
 }
 
 /* One long piece, by the file that it is a mapping of. */
-static bool fill_file(struct intake *in, const struct rf_file *file, struct iovec *piece)
+static bool fill_file(struct intake *in, struct rf_file *file, struct iovec *piece)
 {
 	char *at = piece->iov_base;
 	size_t left = piece->iov_len;
 
 	while (left && !in->splice.useless) {
-		uint64_t offset = file->offset + ((uintptr_t)at - file->address);
-		ssize_t got = rf_splice_in(&in->splice, in->lane->fd, file->fd, offset, at, left);
+		ssize_t got = rf_splice_in(&in->splice, in->lane->fd, file, at, left);
 
 		if (got < 0 && in->splice.useless)
 			break;
@@ -122,7 +121,7 @@ static bool fill_file(struct intake *in, const struct rf_file *file, struct iove
 	return fill_one(in, at, left, false);
 }
 
-static const struct rf_file *long_and_in_a_file(const struct intake *in, const struct iovec *piece)
+static struct rf_file *long_and_in_a_file(struct intake *in, const struct iovec *piece)
 {
 	if (piece->iov_len < RF_FILE_PIECE_BYTES || in->splice.useless)
 		return NULL;
@@ -132,7 +131,7 @@ static const struct rf_file *long_and_in_a_file(const struct intake *in, const s
 static bool fill_in_place(struct intake *in, struct iovec *iov, unsigned pieces)
 {
 	while (pieces) {
-		const struct rf_file *file = NULL;
+		struct rf_file *file = NULL;
 		unsigned n = 0;
 
 		while (n < pieces && !(file = long_and_in_a_file(in, &iov[n])))

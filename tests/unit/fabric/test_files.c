@@ -37,6 +37,8 @@ struct fixture {
 	int sockets[2], fd;
 	char *memory, sent[SENT];
 	struct rf_splice splice;
+	struct rf_files files;
+	struct rf_file *file;
 };
 
 static struct fixture *open_all(int flags)
@@ -57,6 +59,9 @@ static struct fixture *open_all(int flags)
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, f->sockets), 0);
 	for (int i = 0; i < SENT; i++)
 		f->sent[i] = (char)(i * 7 + i / 4096);
+	rf_files_add(&f->files, f->memory, BYTES, f->fd, 0);
+	f->file = rf_files_find(&f->files, (uintptr_t)f->memory, BYTES);
+	assert_non_null(f->file);
 	rf_splice_open(&f->splice);
 	assert_false(f->splice.useless);
 	return f;
@@ -65,6 +70,7 @@ static struct fixture *open_all(int flags)
 static void close_all(struct fixture *f)
 {
 	rf_splice_close(&f->splice);
+	rf_files_close(&f->files);
 	close(f->sockets[0]);
 	close(f->sockets[1]);
 	close(f->fd);
@@ -79,8 +85,7 @@ static void move(struct fixture *f, uint64_t offset)
 
 	assert_int_equal(send(f->sockets[0], f->sent, SENT, 0), SENT);
 	while (got < SENT) {
-		ssize_t n =
-		    rf_splice_in(&f->splice, f->sockets[1], f->fd, offset + got, f->memory + offset + got, SENT - got);
+		ssize_t n = rf_splice_in(&f->splice, f->sockets[1], f->file, f->memory + offset + got, SENT - got);
 
 		assert_true(n > 0);
 		got += (size_t)n;
@@ -98,7 +103,7 @@ static void bytes_arrive_in_the_file(void **state)
 	move(f, 1 << 20 | 123);
 	assert_false(f->splice.useless);
 	shutdown(f->sockets[0], SHUT_WR);
-	assert_int_equal(rf_splice_in(&f->splice, f->sockets[1], f->fd, 0, f->memory, 1), 0);
+	assert_int_equal(rf_splice_in(&f->splice, f->sockets[1], f->file, f->memory, 1), 0);
 	close_all(f);
 }
 
@@ -118,7 +123,7 @@ static void a_source_that_gives_no_splice_loses_nothing(void **state)
 	int none = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
 
 	errno = 0;
-	assert_int_equal(rf_splice_in(&f->splice, none, f->fd, 0, f->memory, 4096), -1);
+	assert_int_equal(rf_splice_in(&f->splice, none, f->file, f->memory, 4096), -1);
 	if (errno == EINVAL)
 		assert_true(f->splice.useless);
 	close(none);
