@@ -43,6 +43,7 @@ struct side {
 	const struct rf_fabric_ops *ops;
 	struct rf_fabric *f;
 	char *memory;
+	int fd; /* that it is a mapping of */
 	uint64_t bytes;
 	struct span *spans; /* source: extents, cut at chunks; destination: what was asked for */
 	size_t count, asked, ready, writing;
@@ -57,7 +58,7 @@ static void stop(const char *what, const char *why)
 	_exit(1);
 }
 
-static char *map(const char *path, int flags, uint64_t *bytes)
+static char *map(const char *path, int flags, uint64_t *bytes, int *kept)
 {
 	int fd = open(path, flags | O_CLOEXEC, 0600);
 	struct stat st;
@@ -69,7 +70,7 @@ static char *map(const char *path, int flags, uint64_t *bytes)
 	p = mmap(NULL, *bytes, flags & O_CREAT ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
 		stop(path, "cannot be mapped");
-	close(fd);
+	*kept = fd;
 	return p;
 }
 
@@ -280,6 +281,7 @@ static void be_destination(struct side *s, int pipe_fd)
 		stop("listen", e.text);
 	if (write(pipe_fd, address, sizeof(address)) != sizeof(address) || s->ops->accept(s->f, -1, &e))
 		stop("accept", e.text);
+	s->ops->file(s->f, s->memory, s->bytes, s->fd, 0); /* as the engine tells it */
 	run_destination(s);
 	s->ops->close(s->f);
 	_exit(0);
@@ -298,9 +300,9 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: copier SOURCE DESTINATION\n");
 		return 2;
 	}
-	source.memory = map(argv[1], O_RDONLY, &source.bytes);
+	source.memory = map(argv[1], O_RDONLY, &source.bytes, &source.fd);
 	destination.bytes = source.bytes;
-	destination.memory = map(argv[2], O_RDWR | O_CREAT | O_TRUNC, &destination.bytes);
+	destination.memory = map(argv[2], O_RDWR | O_CREAT | O_TRUNC, &destination.bytes, &destination.fd);
 	source.spans = calloc(MAX_SPANS, sizeof(struct span));
 	destination.spans = calloc(MAX_SPANS, sizeof(struct span));
 	if (!source.spans || !destination.spans || pipe(ends))
