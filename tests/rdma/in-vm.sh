@@ -34,8 +34,16 @@ cases() {
 	done
 }
 
+# A test may have taken it away.
+need_device() {
+	ip link set rdma0 up
+	ip addr replace 10.0.0.1/24 dev rdma0
+	[ -e /sys/class/infiniband/rxe0 ] || rdma link add rxe0 type rxe netdev rdma0
+}
+
 for test; do
 	read -ra words <<<"$test"
+	need_device
 	before=$count
 	if [ -x "$here/${words[0]}" ]; then
 		cases < <("$here/${words[0]}" "${words[@]:1}" 2>&1)
