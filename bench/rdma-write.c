@@ -2,8 +2,8 @@
 /* rdma-write [--json]: how close does fabric/verbs come to what the device gives to perftest's ib_write_bw?
  *
  * Both write 96 MiB in pieces of 1 MiB, then 32 MiB in pieces of 4 KiB, over one connection with 128 writes in flight, on one host;
- * they take turns, and a rate counts from the first write to the last completion. perftest sends the same buffer again and again; ours are
- * consecutive pieces of 1 MiB and, for 4 KiB, random pages of 64 MiB, which is what a final pass looks like. `ratio` and `ratio_4k` are our
+ * they take turns, and a rate counts from the first write to the last completion. perftest sends the same
+ * buffer again and again, and so do we with 1 MiB; our 4 KiB are random pages of 64 MiB, which is what a final pass looks like. `ratio` and `ratio_4k` are our
  * median rate over perftest's.
  *
  * Outside of a VM of tests/support/rxe-vm it starts itself in one: a device in software will do. There the CPU bounds both. */
@@ -116,16 +116,18 @@ static void get_ready(struct sending *s)
 	}
 }
 
-static struct rf_write next_write(struct sending *s, unsigned number, uint32_t size)
+static struct rf_write write_of(const struct sending *s, size_t piece, uint32_t size)
 {
-	size_t pieces = REGION_BYTES / size;
-	size_t piece = size == LARGE ? number % pieces : scatter_random(&s->random) % pieces;
-
 	return (struct rf_write){.local = s->memory + piece * size,
 				 .lkey = s->key,
 				 .remote = s->grant.address + piece * size,
 				 .rkey = s->grant.key,
 				 .length = size};
+}
+
+static struct rf_write next_write(struct sending *s, uint32_t size)
+{
+	return write_of(s, size == LARGE ? 0 : scatter_random(&s->random) % (REGION_BYTES / size), size);
 }
 
 static double write_all(struct sending *s, uint32_t size, unsigned count)
@@ -137,7 +139,7 @@ static double write_all(struct sending *s, uint32_t size, unsigned count)
 
 	while (done < count) {
 		while (prepared < POSTS && posted + prepared < count) {
-			w[prepared] = next_write(s, posted + prepared, size);
+			w[prepared] = next_write(s, size);
 			prepared++;
 		}
 		int taken = prepared ? s->f->ops->write(s->f, 1, w, (int)prepared) : 0;
@@ -176,7 +178,7 @@ static void sender(int fd, unsigned run)
 	scatter_need(s.f->ops->reg(s.f, s.memory, REGION_BYTES, RF_ACCESS_LOCAL_READ, 0) == 0, "reg");
 	get_ready(&s);
 	double rate = write_all(&s, task.size, task.count);
-	struct rf_write ends[] = {next_write(&s, 0, LARGE), next_write(&s, REGION_BYTES / LARGE - 1, LARGE)};
+	struct rf_write ends[] = {write_of(&s, 0, LARGE), write_of(&s, REGION_BYTES / LARGE - 1, LARGE)};
 
 	scatter_need(s.f->ops->write(s.f, 1, ends, 2) == 2, "write"); /* so that there is something to look at */
 	say(s.f, 1, "", 1);
