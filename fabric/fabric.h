@@ -128,8 +128,8 @@ struct rf_fabric_ops {
 	int (*accept)(struct rf_fabric *f, int64_t timeout_ns, struct rf_error *e);
 	int (*connect)(struct rf_fabric *f, const struct rf_uri *uri, struct rf_error *e);
 
-	/* Ends everything; what was sent before still goes out if the peer takes it within a second. Waits for work given
-	 * to run(). Frees f. NULL is fine. */
+	/* Ends everything; what was sent before still goes out if the peer takes it within a second (by a card: five).
+	 * Waits for work given to run(). Frees f. NULL is fine. */
 	void (*close)(struct rf_fabric *f);
 
 	/* A hint, for memory that the peer will write to: [address, address + length) is a shared mapping of `fd` from
