@@ -188,6 +188,14 @@ void rf_lanes_spread(const struct rf_lanes *l, uint64_t *min_bytes, uint64_t *ma
 	}
 }
 
+uint64_t rf_lanes_in_flight_bytes(const struct rf_lanes *l)
+{
+	uint64_t bytes = 0;
+	for (unsigned i = 1; i <= l->n; i++)
+		bytes += l->lanes[i].in_flight_bytes;
+	return bytes;
+}
+
 bool rf_lanes_posted(const struct rf_lanes *l)
 {
 	for (unsigned i = 1; i <= l->n; i++)

@@ -64,6 +64,7 @@ int rf_lanes_add(struct rf_lanes *l, unsigned lane, const struct rf_write *w, st
 /* Post what is batched, as far as the fabric takes it. */
 int rf_lanes_flush(struct rf_lanes *l, struct rf_error *e);
 void rf_lanes_spread(const struct rf_lanes *l, uint64_t *min_bytes, uint64_t *max_bytes); /* over the lanes */
+uint64_t rf_lanes_in_flight_bytes(const struct rf_lanes *l); /* of all lanes, batched ones included */
 bool rf_lanes_posted(const struct rf_lanes *l);                                           /* nothing batched any more */
 
 void rf_lanes_written(struct rf_lanes *l, unsigned lane, uint32_t count); /* RF_EV_WRITTEN */

@@ -23,6 +23,7 @@ struct rf_source {
 	struct rf_state state;
 	struct rf_converge converge;
 	struct rf_costs costs;
+	uint64_t previous_rate; /* of the last round that moved enough, bytes per second; 0: none yet */
 
 	enum rf_owner owner;
 	bool was_running; /* what the destination shall restore */

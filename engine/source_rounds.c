@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "engine/source.h"
 
+#include "common/checked.h"
 #include "common/sizes.h"
 
-/* Bandwidth is learned from rounds that moved enough for the start and the drain not to matter. */
+/* Bandwidth is learned from rounds that moved enough for the drain not to matter. */
 static const uint64_t LEARN_BYTES = 8 << 20;
 static const int64_t STALLED_ROUND_NS = 100000000;
 
@@ -23,10 +24,24 @@ static void learn_from_sync(struct rf_source *s)
 	s->previous_sync_ns = s->scan.started_ns;
 }
 
+/* What the guest's stop leaves to be moved: what this round has not written, what is still on its way, and what of that
+ * the guest will have written again until it stands still. */
+static uint64_t rest_bytes(struct rf_source *s)
+{
+	const struct rf_stats *stats = s->engine->stats;
+	uint64_t on_the_way = rf_lanes_in_flight_bytes(&s->lanes), again = 0;
+
+	if (stats->nrounds) {
+		double rate = (double)stats->rounds[stats->nrounds - 1].dirty_bytes_per_second;
+		again = (uint64_t)(rate * (double)(s->costs.pause_ns + s->costs.scan_ns) / 1e9);
+	}
+	return rf_round_left_bytes(&s->round) + on_the_way + rf_min_u64(again, on_the_way);
+}
+
 static uint64_t predict(struct rf_source *s)
 {
 	s->costs.hand_off_ns = s->peer.round_trip_ns > 0 ? 3 * s->peer.round_trip_ns : 1000000;
-	s->engine->stats->predicted_downtime_ns = rf_predict_downtime_ns(&s->costs, rf_round_left_bytes(&s->round));
+	s->engine->stats->predicted_downtime_ns = rf_predict_downtime_ns(&s->costs, rest_bytes(s));
 	return s->engine->stats->predicted_downtime_ns;
 }
 
@@ -121,11 +136,20 @@ static int decide(void *arg, struct rf_round *r, struct rf_error *e)
 	return threshold_reached(s);
 }
 
+/* The rate while bytes moved: waiting for the sync is a cost of its own. The better of the last two that say something, for
+ * the guest, which takes its share of CPU and memory now, will stand still then. */
 static void learn_from_round(struct rf_source *s)
 {
 	const struct rf_round_stats *last = &s->round.last;
-	if (last->bytes >= LEARN_BYTES || !s->costs.bytes_per_second)
+	int64_t moving_ns = (int64_t)last->duration_ns - (int64_t)last->wait_scan_ns;
+	uint64_t rate = rf_per_second(last->bytes, moving_ns > 0 ? moving_ns : 1);
+
+	if (last->bytes >= LEARN_BYTES) {
+		s->costs.bytes_per_second = rf_max_u64(rate, s->previous_rate);
+		s->previous_rate = rate;
+	} else if (!s->costs.bytes_per_second) {
 		s->costs.bytes_per_second = last->bytes_per_second;
+	}
 }
 
 /* A round that has nothing to shrink lasts no longer than its drain: do not spin until the guest changes its ways. */
