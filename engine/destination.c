@@ -3,7 +3,7 @@
  *
  *   set up    check the guest, wait for a source, agree, prepare, empty the memory
  *   fill      destination_memory.c: the source registers, writes and zeroes, round by round
- *   load      the memory is complete: load the device state, say READY
+ *   load      destination_state.c: the memory is complete: load the device state, say READY
  *   own       COMMIT makes the guest ours: run it, say RUNNING
  *
  * A failure before COMMIT discards the guest here; it has never run and never will. After COMMIT it must run; where it
@@ -33,7 +33,7 @@ static void report(struct rf_destination *d)
 		engine->progress(engine->progress_arg, &p);
 }
 
-static void set_phase(struct rf_destination *d, enum rf_engine_phase phase, const char *activity)
+void rf_destination_phase(struct rf_destination *d, enum rf_engine_phase phase, const char *activity)
 {
 	d->phase = phase;
 	d->peer.activity = activity;
@@ -52,21 +52,6 @@ static void idle(void *side)
 }
 
 /* ---- what the source says ---- */
-
-static int take_load(struct rf_destination *d, const struct rf_message *m, struct rf_error *e)
-{
-	if (d->heard_load)
-		return rf_fail(e, RF_E_FAILED, "the peer said LOAD twice");
-	d->heard_load = true;
-	return rf_state_take_load(&d->state, m, &d->run, e);
-}
-
-static int take_state(struct rf_destination *d, const struct rf_message *m, struct rf_error *e)
-{
-	if (d->heard_load)
-		return rf_fail(e, RF_E_FAILED, "the peer sent STATE behind LOAD");
-	return rf_state_append(&d->state, m->body, m->length, e);
-}
 
 static int take_commit(struct rf_destination *d, const struct rf_message *m, struct rf_error *e)
 {
@@ -105,9 +90,10 @@ static int take_message(void *side, unsigned lane, const struct rf_message *m, s
 	case RF_MSG_PROBE:
 		return rf_probe_take(d, e);
 	case RF_MSG_STATE:
-		return take_state(d, m, e);
+	case RF_MSG_EARLY:
+		return rf_destination_take_state(d, m, e);
 	case RF_MSG_LOAD:
-		return take_load(d, m, e);
+		return rf_destination_take_load(d, m, e);
 	case RF_MSG_DIGEST:
 		return rf_verify_digest(&d->verify, m, e);
 	case RF_MSG_COMMIT:
@@ -117,7 +103,7 @@ static int take_message(void *side, unsigned lane, const struct rf_message *m, s
 	}
 }
 
-static int pump(struct rf_destination *d, int64_t timeout_ns, struct rf_error *e)
+int rf_destination_pump(struct rf_destination *d, int64_t timeout_ns, struct rf_error *e)
 {
 	if (d->failed.code) {
 		*e = d->failed;
@@ -149,12 +135,12 @@ static int check_pins(struct rf_destination *d, struct rf_error *e)
 static int agree(struct rf_destination *d, struct rf_error *e)
 {
 	while (!d->heard_hello)
-		if (pump(d, -1, e))
+		if (rf_destination_pump(d, -1, e))
 			return -1;
 	if (rf_agree_hello(&d->peer, d->facts, e))
 		return -1;
 	while (!d->heard_blocks && !d->probe)
-		if (pump(d, -1, e))
+		if (rf_destination_pump(d, -1, e))
 			return -1;
 	return d->probe ? 0 : check_pins(d, e);
 }
@@ -197,14 +183,14 @@ static int set_up(struct rf_destination *d, struct rf_error *e)
 	rf_peer_init(&d->peer, d->engine, false, d);
 	d->peer.message = take_message;
 	d->peer.idle = idle;
-	set_phase(d, RF_ENGINE_LISTENING, "listening");
+	rf_destination_phase(d, RF_ENGINE_LISTENING, "listening");
 	return f->ops->accept(f, -1, e);
 }
 
 static int meet_source(struct rf_destination *d, struct rf_error *e)
 {
 	d->connected_ns = d->peer.heard_ns = d->peer.pinged_ns = rf_peer_now(&d->peer);
-	set_phase(d, RF_ENGINE_SETUP, "setting up");
+	rf_destination_phase(d, RF_ENGINE_SETUP, "setting up");
 	if (agree(d, e)) {
 		if (e->code == RF_E_REFUSED)
 			rf_agree_refuse(&d->peer, e);
@@ -225,36 +211,11 @@ static int meet_source(struct rf_destination *d, struct rf_error *e)
 
 static int fill(struct rf_destination *d, struct rf_error *e)
 {
-	set_phase(d, RF_ENGINE_ROUNDS, "receiving memory");
+	rf_destination_phase(d, RF_ENGINE_ROUNDS, "receiving memory");
 	while (!d->complete || !d->heard_load)
-		if (pump(d, -1, e))
+		if (rf_destination_pump(d, -1, e))
 			return -1;
 	return 0;
-}
-
-static int call_load(void *arg, struct rf_error *e)
-{
-	struct rf_destination *d = arg;
-	if (!d->guest->ops->load || !d->guest->ops->load(d->guest->ctx, d->state.bytes, d->state.length, e))
-		return 0;
-	return rf_wrap(e, "cannot load the device state");
-}
-
-static int load(struct rf_destination *d, struct rf_error *e)
-{
-	int64_t began = rf_peer_now(&d->peer);
-	d->peer.phase = RF_WIRE_LOADING;
-	d->owner = rf_owner_after(d->owner, RF_STEP_LOAD);
-	set_phase(d, RF_ENGINE_SWITCHOVER, "loading the device state");
-	if (rf_peer_call(&d->peer, call_load, d, e))
-		return -1;
-	d->owner = rf_owner_after(d->owner, RF_STEP_LOADED);
-	d->peer.phase = RF_WIRE_LOADED;
-	d->peer.activity = "waiting for the hand-off";
-	d->engine->stats->state_bytes = d->state.length;
-	d->engine->stats->downtime_load_ns = (uint64_t)(rf_peer_now(&d->peer) - began);
-	rf_put_u64(rf_peer_begin(&d->peer, RF_MSG_READY), d->engine->stats->downtime_load_ns);
-	return rf_peer_send(&d->peer, RF_LANE_CONTROL, e);
 }
 
 static int wait_commit(struct rf_destination *d, struct rf_error *e)
@@ -266,7 +227,7 @@ static int wait_commit(struct rf_destination *d, struct rf_error *e)
 			return rf_fail(e, RF_E_FAILED,
 				       "the source did not hand the guest over within --resolve-timeout");
 		/* COMMIT and the end of the connection may come in one batch: then it is ours all the same. */
-		if (pump(d, left, e) && !d->heard_commit) {
+		if (rf_destination_pump(d, left, e) && !d->heard_commit) {
 			rf_peer_last_words(&d->peer, e);
 			if (!d->heard_commit)
 				return -1;
@@ -331,7 +292,7 @@ static void discard_and_tell(struct rf_destination *d, struct rf_error *why)
 static int own(struct rf_destination *d, struct rf_error *e)
 {
 	/* Told before it is done: who watches this process must not end the guest from here on. */
-	set_phase(d, RF_ENGINE_RUNNING, "running the guest");
+	rf_destination_phase(d, RF_ENGINE_RUNNING, "running the guest");
 	if (rf_peer_call_anyway(&d->peer, call_resume, d, e)) {
 		rf_wrap(e, "cannot run the guest");
 		discard_and_tell(d, e);
@@ -369,6 +330,7 @@ static void free_destination(void *side)
 {
 	struct rf_destination *d = side;
 	rf_state_free(&d->state);
+	rf_state_free(&d->early);
 	rf_destination_free_memory(d);
 	rf_probe_free(d);
 	rf_peer_free(&d->peer);
@@ -386,7 +348,8 @@ int rf_destination_run(struct rf_engine *engine, struct rf_error *e)
 	d->guest = engine->guest;
 	d->owner = RF_DEST_EMPTY;
 	d->verify.peer = &d->peer;
-	if (set_up(d, e) || meet_source(d, e) || fill(d, e) || load(d, e) || wait_commit(d, e) || own(d, e)) {
+	if (set_up(d, e) || meet_source(d, e) || fill(d, e) || rf_destination_load(d, e) || wait_commit(d, e) ||
+	    own(d, e)) {
 		if (d->probe)
 			return rf_probe_end(d, e);
 		give_up(d, e);

@@ -35,9 +35,14 @@ struct rf_destination {
 	struct rf_error failed;
 
 	struct rf_verify_destination verify;
-	struct rf_state state;
+	/* destination_state.c */
+	struct rf_state state, early; /* all that is not loaded yet; of it, what a worker loads now */
+	struct rf_task early_task;
+	bool loading_early;
+	int early_result;
+	struct rf_error early_error;
 	struct rf_probe *probe; /* probe_destination.c; NULL: this is a move */
-	bool heard_hello, heard_blocks, heard_load, heard_commit;
+	bool heard_hello, heard_blocks, heard_state, heard_load, heard_commit;
 	bool run; /* what the source's guest did before its pause */
 	int64_t connected_ns, reported_ns;
 };
@@ -49,5 +54,14 @@ int rf_destination_zero(struct rf_destination *d, const struct rf_message *m, st
 int rf_destination_round_end(struct rf_destination *d, unsigned lane, const struct rf_message *m, struct rf_error *e);
 int rf_destination_answer(struct rf_destination *d, struct rf_error *e); /* after each batch of events */
 void rf_destination_free_memory(struct rf_destination *d);
+
+/* destination_state.c: STATE and EARLY, LOAD, and from there to READY */
+int rf_destination_take_state(struct rf_destination *d, const struct rf_message *m, struct rf_error *e);
+int rf_destination_take_load(struct rf_destination *d, const struct rf_message *m, struct rf_error *e);
+int rf_destination_load(struct rf_destination *d, struct rf_error *e);
+
+/* destination.c */
+void rf_destination_phase(struct rf_destination *d, enum rf_engine_phase phase, const char *activity);
+int rf_destination_pump(struct rf_destination *d, int64_t timeout_ns, struct rf_error *e);
 
 #endif

@@ -26,6 +26,7 @@ struct rf_source {
 	uint64_t previous_rate; /* of the last round that moved enough, bytes per second; 0: none yet */
 
 	enum rf_owner owner;
+	enum rf_stand stand;
 	bool was_running; /* what the destination shall restore */
 	bool agreed;      /* the destination said BLOCKS_OK */
 	bool touched;     /* prepare() was called: undo() is due after a failure */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /* The time in which nobody runs the guest. The order is the one of docs/design.md section 5, and each step is measured:
  *
- *   pause         the guest stands still and no device writes; meanwhile the last round drains
+ *   pause         the guest stands still and no device writes; meanwhile the last round drains, and what the guest hands out
+ *                 of its device state on the way travels and is loaded already
  *   save          the device state; this may still write to guest RAM. Meanwhile the extents are compared with what was ever
  *                 sent: nobody discards any more, and it costs as much as a sync
  *   last sync     behind the save, so that it finds what that wrote
@@ -10,6 +11,7 @@
  *   load          the destination loads the state, once its memory is complete
  *   hand-off      COMMIT to RUNNING */
 #include "engine/source.h"
+
 
 #include "common/sizes.h"
 
@@ -22,36 +24,42 @@ static uint64_t since(struct rf_source *s, int64_t *mark)
 	return (uint64_t)past;
 }
 
-static int call_pause(void *arg, struct rf_error *e)
-{
-	struct rf_source *s = arg;
-	return s->guest->ops->pause(s->guest->ctx, &s->was_running, e) ? rf_wrap(e, "cannot stop the guest") : 0;
-}
-
-struct save {
+/* What the guest hands out is kept for the engine's thread to send. */
+struct taking {
 	struct rf_source *source;
-	struct rf_error *error;
+	struct rf_error full;
 };
 
 static int take_state(void *arg, const void *data, size_t length)
 {
-	struct save *save = arg;
-	return rf_state_append(&save->source->state, data, length, save->error);
+	struct taking *t = arg;
+	return rf_state_append(&t->source->state, data, length, &t->full);
+}
+
+static int taken(const struct taking *t, int result, const char *what, struct rf_error *e)
+{
+	if (t->full.code)
+		*e = t->full;
+	return t->full.code || result ? rf_wrap(e, "%s", what) : 0;
+}
+
+static int call_pause(void *arg, struct rf_error *e)
+{
+	struct rf_source *s = arg;
+	struct taking t = {.source = s};
+	struct rf_state_sink early = {take_state, &t};
+	return taken(&t, s->guest->ops->pause(s->guest->ctx, &early, &s->stand, &s->was_running, e),
+		     "cannot stop the guest", e);
 }
 
 static int call_save(void *arg, struct rf_error *e)
 {
 	struct rf_source *s = arg;
-	struct rf_error full = {0};
-	struct save save = {s, &full};
-	struct rf_state_sink sink = {take_state, &save};
-
+	struct taking t = {.source = s};
+	struct rf_state_sink sink = {take_state, &t};
 	if (!s->guest->ops->save)
 		return 0;
-	int result = s->guest->ops->save(s->guest->ctx, &sink, e);
-	if (full.code)
-		*e = full;
-	return full.code || result ? rf_wrap(e, "cannot save the device state") : 0;
+	return taken(&t, s->guest->ops->save(s->guest->ctx, &sink, e), "cannot save the device state", e);
 }
 
 static int find_holes(void *arg, struct rf_error *e)
@@ -64,9 +72,16 @@ static int pause_guest(struct rf_source *s, int64_t *mark, struct rf_error *e)
 {
 	struct rf_stats *stats = s->engine->stats;
 	s->owner = rf_owner_after(s->owner, RF_STEP_PAUSE);
-	s->stopped_ns = *mark = rf_peer_now(&s->peer);
-	if (rf_peer_call(&s->peer, call_pause, s, e))
-		return -1;
+	for (s->stand = RF_STAND_RUNS; s->stand != RF_STAND_STILL;) {
+		if (s->stand == RF_STAND_RUNS)
+			s->stopped_ns = *mark = rf_peer_now(&s->peer);
+		if (rf_peer_call(&s->peer, call_pause, s, e) || rf_state_send(&s->state, &s->peer, RF_MSG_EARLY, e))
+			return -1;
+		/* The guest runs on while the lane is behind with what it has handed out. */
+		while (s->stand == RF_STAND_RUNS && s->peer.outbox)
+			if (rf_peer_pump(&s->peer, -1, e))
+				return -1;
+	}
 	s->owner = rf_owner_after(s->owner, RF_STEP_PAUSED);
 	if (rf_round_drain(&s->round, e))
 		return -1;
@@ -79,9 +94,11 @@ static int save_state(struct rf_source *s, int64_t *mark, struct rf_error *e)
 	struct rf_stats *stats = s->engine->stats;
 	if (rf_peer_call_meanwhile(&s->peer, call_save, find_holes, s, e))
 		return -1;
-	stats->state_bytes = s->state.length;
 	stats->downtime_save_ns = since(s, mark);
-	return rf_state_send(&s->state, &s->peer, e);
+	if (rf_state_send(&s->state, &s->peer, RF_MSG_STATE, e))
+		return -1;
+	stats->state_bytes = s->state.told_bytes;
+	return 0;
 }
 
 static int final_pass(struct rf_source *s, int64_t *mark, struct rf_error *e)

@@ -15,7 +15,7 @@ void rf_state_free(struct rf_state *s)
 
 int rf_state_append(struct rf_state *s, const void *data, size_t length, struct rf_error *e)
 {
-	if (length > RF_STATE_BYTES_MAX - s->length)
+	if (length > RF_STATE_BYTES_MAX - s->told_bytes || s->length > RF_STATE_BYTES_MAX - s->told_bytes - length)
 		return rf_fail(e, RF_E_FAILED, "the device state is larger than %d MiB", RF_STATE_BYTES_MAX >> 20);
 	if (s->length + length > s->room) {
 		size_t room = rf_max_u64(2 * s->room, rf_round_up(s->length + length, 1 << 16));
@@ -31,28 +31,40 @@ int rf_state_append(struct rf_state *s, const void *data, size_t length, struct 
 	return 0;
 }
 
-static uint64_t hash_of(const struct rf_state *s)
+/* Both sides see the same messages, so the hash of a message may start from that of those before it. */
+static void count(struct rf_state *s, const void *body, size_t length)
 {
-	return XXH3_64bits(s->bytes, s->length);
+	s->told_bytes += length;
+	s->hash = XXH3_64bits_withSeed(body, length, s->hash);
 }
 
-int rf_state_send(const struct rf_state *s, struct rf_peer *p, struct rf_error *e)
+int rf_state_send(struct rf_state *s, struct rf_peer *p, enum rf_message_type type, struct rf_error *e)
 {
 	for (size_t at = 0; at < s->length;) {
 		size_t length = rf_min_u64(s->length - at, RF_BODY_BYTES_MAX);
-		rf_put_bytes(rf_peer_begin(p, RF_MSG_STATE), s->bytes + at, length);
+		rf_put_bytes(rf_peer_begin(p, type), s->bytes + at, length);
 		if (rf_peer_send(p, RF_LANE_CONTROL, e))
 			return -1;
+		count(s, s->bytes + at, length);
 		at += length;
 	}
+	s->length = 0;
+	return 0;
+}
+
+int rf_state_take(struct rf_state *s, const struct rf_message *m, struct rf_error *e)
+{
+	if (rf_state_append(s, m->body, m->length, e))
+		return -1;
+	count(s, m->body, m->length);
 	return 0;
 }
 
 int rf_state_say_load(const struct rf_state *s, struct rf_peer *p, bool run, struct rf_error *e)
 {
 	struct rf_out *o = rf_peer_begin(p, RF_MSG_LOAD);
-	rf_put_u64(o, s->length);
-	rf_put_u64(o, hash_of(s));
+	rf_put_u64(o, s->told_bytes);
+	rf_put_u64(o, s->hash);
 	rf_put_u8(o, run);
 	return rf_peer_send(p, RF_LANE_CONTROL, e);
 }
@@ -64,9 +76,17 @@ int rf_state_take_load(const struct rf_state *s, const struct rf_message *m, boo
 	uint8_t flag = rf_get_u8(&in);
 	if (rf_in_end(&in, m, e))
 		return -1;
-	if (length != s->length || hash != hash_of(s) || flag > 1)
-		return rf_fail(e, RF_E_FAILED, "the device state arrived damaged (%zu of %llu bytes)", s->length,
-			       (unsigned long long)length);
+	if (length != s->told_bytes || hash != s->hash || flag > 1)
+		return rf_fail(e, RF_E_FAILED, "the device state arrived damaged (%llu of %llu bytes)",
+			       (unsigned long long)s->told_bytes, (unsigned long long)length);
 	*run = flag;
 	return 0;
+}
+
+void rf_state_hand_over(struct rf_state *s, struct rf_state *to)
+{
+	free(to->bytes);
+	*to = (struct rf_state){.bytes = s->bytes, .length = s->length, .room = s->room};
+	s->bytes = NULL;
+	s->length = s->room = 0;
 }

@@ -38,6 +38,7 @@ const struct rf_message_rule rf_message_table[RF_MSG_TYPES] = {
 	[RF_MSG_PING]      = {"PING",      true,  true,  false, ALWAYS,                     8,  8},
 	[RF_MSG_PONG]      = {"PONG",      true,  true,  false, ALWAYS,                     10, 1024},
 	[RF_MSG_PROBE]     = {"PROBE",     true,  false, false, IN(SETUP),                  0,  0},
+	[RF_MSG_EARLY]     = {"EARLY",     true,  false, false, IN(COPY),                   1,  RF_BODY_BYTES_MAX},
 };
 // clang-format on
 

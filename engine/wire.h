@@ -51,7 +51,8 @@ enum rf_message_type {
 	RF_MSG_PING = 23,
 	RF_MSG_PONG = 24,
 	RF_MSG_PROBE = 25,
-	RF_MSG_TYPES = 26, /* one more than the last */
+	RF_MSG_EARLY = 26,
+	RF_MSG_TYPES = 27, /* one more than the last */
 };
 
 /* What the receiver is doing. A message is welcome in the phases of its row only. */

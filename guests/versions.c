@@ -27,11 +27,13 @@ void rf_versions_spec_init(struct rf_versions_spec *s, enum rf_role role, uint64
 	    .block_pages = {16 << 8}, /* 16 MiB */
 	    .data_percent = role == RF_ROLE_SOURCE ? 75 : 10,
 	    .zero_percent = 10,
+	    .early_bytes = 200000,
 	    .state_bytes = 300000,
 	    .save_writes = 3,
 	    .cost_ns = {[RF_VERSIONS_PREPARE] = 1000000,
 			[RF_VERSIONS_PAUSE] = 5000000,
 			[RF_VERSIONS_SAVE] = 6000000,
+			[RF_VERSIONS_LOAD_EARLY] = 1000000,
 			[RF_VERSIONS_LOAD] = 8000000,
 			[RF_VERSIONS_RESUME] = 1000000,
 			[RF_VERSIONS_UNDO] = 1000000,

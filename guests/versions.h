@@ -28,6 +28,7 @@ enum rf_versions_op {
 	RF_VERSIONS_PREPARE,
 	RF_VERSIONS_PAUSE,
 	RF_VERSIONS_SAVE,
+	RF_VERSIONS_LOAD_EARLY,
 	RF_VERSIONS_LOAD,
 	RF_VERSIONS_RESUME,
 	RF_VERSIONS_UNDO,
@@ -56,7 +57,7 @@ struct rf_versions_spec {
 	uint64_t writes_per_s;
 	uint64_t working_pages;   /* of each block, from its start; 0: all */
 	unsigned zeroing_percent; /* of its writes make a page zero */
-	uint64_t state_bytes;
+	uint64_t early_bytes, state_bytes; /* device state: handed out before it stands still; and after that */
 	unsigned pause_holes; /* pages that it discards last of all, and no tracker tells */
 	unsigned save_writes; /* pages that devices still write while their state is saved */
 	int64_t cost_ns[RF_VERSIONS_OPS];
@@ -88,7 +89,8 @@ struct rf_versions {
 	bool tracking;   /* between the tracker's open and close */
 	unsigned calls[RF_VERSIONS_OPS], successes[RF_VERSIONS_OPS];
 	uint64_t direct_pages, staged_pages; /* sent from its memory; from a copy */
-	unsigned char *state;                /* as saved */
+	unsigned char *state;                /* source: early_bytes and state_bytes of it */
+	uint64_t state_at;                   /* how much of it was handed out; destination: was loaded */
 };
 
 void rf_versions_spec_init(struct rf_versions_spec *s, enum rf_role role, uint64_t seed);

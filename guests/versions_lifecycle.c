@@ -10,10 +10,10 @@
 #include <string.h>
 
 static const char *const names[] = {
-    [RF_VERSIONS_CHECK] = "check",   [RF_VERSIONS_FACTS] = "facts", [RF_VERSIONS_PREPARE] = "prepare",
-    [RF_VERSIONS_PAUSE] = "pause",   [RF_VERSIONS_SAVE] = "save",   [RF_VERSIONS_LOAD] = "load",
-    [RF_VERSIONS_RESUME] = "resume", [RF_VERSIONS_UNDO] = "undo",   [RF_VERSIONS_DISCARD] = "discard",
-    [RF_VERSIONS_FINISH] = "finish",
+    [RF_VERSIONS_CHECK] = "check",     [RF_VERSIONS_FACTS] = "facts",   [RF_VERSIONS_PREPARE] = "prepare",
+    [RF_VERSIONS_PAUSE] = "pause",     [RF_VERSIONS_SAVE] = "save",     [RF_VERSIONS_LOAD_EARLY] = "early load",
+    [RF_VERSIONS_LOAD] = "load",       [RF_VERSIONS_RESUME] = "resume", [RF_VERSIONS_UNDO] = "undo",
+    [RF_VERSIONS_DISCARD] = "discard", [RF_VERSIONS_FINISH] = "finish",
 };
 _Static_assert(sizeof(names) / sizeof(names[0]) == RF_VERSIONS_OPS, "every operation has its name");
 
@@ -78,28 +78,48 @@ static void discard_some(struct rf_versions *g)
 	}
 }
 
-static int versions_pause(void *ctx, bool *was_running, struct rf_error *e)
+static int draw_state(struct rf_versions *g, struct rf_error *e)
+{
+	uint64_t bytes = g->spec.early_bytes + g->spec.state_bytes, at;
+
+	if (g->state)
+		return 0;
+	g->state = malloc(bytes ? bytes : 1);
+	if (!g->state)
+		return rf_fail(e, RF_E_FAILED, "no memory for the state");
+	for (at = 0; at < bytes; at++)
+		g->state[at] = (unsigned char)rf_versions_random(g, 256);
+	return 0;
+}
+
+/* The next piece, of what there is up to `end`. */
+static int hand_out(struct rf_versions *g, const struct rf_state_sink *sink, uint64_t end, struct rf_error *e)
+{
+	uint64_t at = g->state_at, piece = rf_min_u64(1 + rf_versions_random(g, 65536), end - at);
+
+	g->state_at += piece;
+	return sink->write(sink->arg, g->state + at, piece) ? rf_fail(e, RF_E_FAILED, "nobody takes the state") : 0;
+}
+
+static int versions_pause(void *ctx, const struct rf_state_sink *early, enum rf_stand *stand, bool *was_running,
+			  struct rf_error *e)
 {
 	struct rf_versions *g = ctx;
 
+	*stand = RF_STAND_RUNS;
+	if (draw_state(g, e))
+		return -1;
+	if (g->state_at < g->spec.early_bytes) {
+		g->world->spend(g->world->ctx, 1000000);
+		return hand_out(g, early, g->spec.early_bytes, e);
+	}
 	begin(g, RF_VERSIONS_PAUSE);
+	*stand = RF_STAND_STILL;
 	*was_running = g->ran = g->running;
 	rf_versions_stop(g);
 	discard_some(g);
 	take_snapshot(g);
 	return end(g, RF_VERSIONS_PAUSE, e);
-}
-
-static int send_state(struct rf_versions *g, const struct rf_state_sink *sink)
-{
-	uint64_t sent, piece;
-
-	for (sent = 0; sent < g->spec.state_bytes; sent += piece) {
-		piece = rf_min_u64(1 + rf_versions_random(g, 65536), g->spec.state_bytes - sent);
-		if (sink->write(sink->arg, g->state + sent, piece))
-			return -1;
-	}
-	return 0;
 }
 
 /* Devices still write a little while their state is taken. */
@@ -108,7 +128,6 @@ static int versions_save(void *ctx, const struct rf_state_sink *sink, struct rf_
 	struct rf_versions *g = ctx;
 	struct rf_versions_block *b = g->blocks[0];
 	unsigned i;
-	uint64_t at;
 
 	if (g->running || !g->calls[RF_VERSIONS_PAUSE])
 		rf_versions_violate(g, "the state of a guest that runs is saved");
@@ -118,14 +137,9 @@ static int versions_save(void *ctx, const struct rf_state_sink *sink, struct rf_
 	for (i = 0; i < g->spec.save_writes; i++)
 		rf_versions_write(b, rf_versions_random(g, b->block.npages), false);
 	take_snapshot(g);
-	free(g->state);
-	g->state = malloc(g->spec.state_bytes ? g->spec.state_bytes : 1);
-	if (!g->state)
-		return rf_fail(e, RF_E_FAILED, "no memory for the state");
-	for (at = 0; at < g->spec.state_bytes; at++)
-		g->state[at] = (unsigned char)rf_versions_random(g, 256);
-	if (send_state(g, sink))
-		return rf_fail(e, RF_E_FAILED, "nobody takes the state");
+	while (g->state_at < g->spec.early_bytes + g->spec.state_bytes)
+		if (hand_out(g, sink, g->spec.early_bytes + g->spec.state_bytes, e))
+			return -1;
 	return end(g, RF_VERSIONS_SAVE, e);
 }
 
@@ -143,12 +157,36 @@ static void must_be_complete(struct rf_versions *g, const char *when)
 				    (unsigned long long)n, first);
 }
 
+static void take_piece(struct rf_versions *g, const void *state, size_t length)
+{
+	const struct rf_versions *from = g->origin;
+
+	if (from &&
+	    (length > from->state_at - g->state_at || (length && memcmp(state, from->state + g->state_at, length))))
+		rf_versions_violate(g, "the state that is loaded is not what was saved");
+	g->state_at += length;
+}
+
+static int versions_load_early(void *ctx, const void *state, size_t length, struct rf_error *e)
+{
+	struct rf_versions *g = ctx;
+
+	if (g->calls[RF_VERSIONS_LOAD])
+		rf_versions_violate(g, "early state comes behind the rest");
+	begin(g, RF_VERSIONS_LOAD_EARLY);
+	take_piece(g, state, length);
+	if (g->origin && g->state_at > g->origin->spec.early_bytes)
+		rf_versions_violate(g, "state is loaded before memory is complete");
+	return end(g, RF_VERSIONS_LOAD_EARLY, e);
+}
+
 static int versions_load(void *ctx, const void *state, size_t length, struct rf_error *e)
 {
 	struct rf_versions *g = ctx;
 
-	if (g->origin && (length != g->origin->spec.state_bytes || (length && memcmp(state, g->origin->state, length))))
-		rf_versions_violate(g, "the state that is loaded is not what was saved");
+	take_piece(g, state, length);
+	if (g->origin && g->state_at != g->origin->spec.early_bytes + g->origin->spec.state_bytes)
+		rf_versions_violate(g, "not all of the state is loaded");
 	g->calls[RF_VERSIONS_LOAD]++; /* from here on memory must stay as it is */
 	must_be_complete(g, "when the state is loaded");
 	g->world->spend(g->world->ctx, g->spec.cost_ns[RF_VERSIONS_LOAD]);
@@ -210,6 +248,7 @@ const struct rf_lifecycle_ops rf_versions_lifecycle = {
     .prepare = versions_prepare,
     .pause = versions_pause,
     .save = versions_save,
+    .load_early = versions_load_early,
     .load = versions_load,
     .resume = versions_resume,
     .undo = versions_undo,

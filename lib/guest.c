@@ -114,7 +114,8 @@ static void stop_tracking(void *ctx)
 	c->ops.stop_tracking(c->ctx);
 }
 
-static int pause_guest(void *ctx, bool *was_running, struct rf_error *e)
+static int pause_guest(void *ctx, const struct rf_state_sink *early, enum rf_stand *stand, bool *was_running,
+		       struct rf_error *e)
 {
 	struct callbacks *c = ctx;
 	char why[WHY_BYTES] = "";
@@ -122,6 +123,7 @@ static int pause_guest(void *ctx, bool *was_running, struct rf_error *e)
 	int failed = c->ops.pause(c->ctx, &running, why, sizeof why);
 
 	*was_running = running != 0;
+	*stand = RF_STAND_STILL;
 	return verdict(failed, RF_E_FAILED, "pause", why, e);
 }
 

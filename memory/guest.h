@@ -20,13 +20,20 @@ struct rf_state_sink {
 	void *arg;
 };
 
+/* How far a guest is on its way to its pause. */
+enum rf_stand {
+	RF_STAND_RUNS,     /* its downtime has not begun */
+	RF_STAND_STOPPING, /* it runs no more, but its devices may still write */
+	RF_STAND_STILL,
+};
+
 struct rf_tracker_ops;
 
 /* Lifecycle: blocking, run on workers, one at a time for a guest. Each fails with a sentence. A NULL operation is a
  * success that does nothing. Which is allowed when is engine/handoff.c's business; the order of a good move is
  *
  *   source       check, prepare, pause, save, finish        a failure before COMMIT: undo, from whatever was reached
- *   destination  check, prepare, load, resume               a failure before it runs: discard */
+ *   destination  check, prepare, load_early, load, resume   a failure before it runs: discard */
 struct rf_lifecycle_ops {
 	/* Can this guest be moved (or filled) at all? Touches nothing. Fails with RF_E_REFUSED. */
 	int (*check)(void *ctx, enum rf_role role, struct rf_error *e);
@@ -47,15 +54,21 @@ struct rf_lifecycle_ops {
 	int (*collect)(void *ctx, unsigned block, uint64_t first, uint64_t count, uint64_t *bitmap, struct rf_error *e);
 	void (*stop_tracking)(void *ctx);
 
-	/* Source: the guest stands still and its devices write no more. *was_running says what the destination shall
-	 * restore. */
-	int (*pause)(void *ctx, bool *was_running, struct rf_error *e);
+	/* Source: a step towards a guest that stands still and whose devices write no more; called until *stand says so.
+	 * *was_running then says what the destination shall restore. Device state that depends on nothing in guest RAM may
+	 * be handed to `early` on the way: it travels at once. */
+	int (*pause)(void *ctx, const struct rf_state_sink *early, enum rf_stand *stand, bool *was_running,
+		     struct rf_error *e);
 
 	/* Source, paused: device state. Guest RAM may still be written to during this call, not after it; no page
 	 * becomes a hole any more. */
 	int (*save)(void *ctx, const struct rf_state_sink *sink, struct rf_error *e);
 
-	/* Destination: memory is complete; take the device state. The guest does not run yet. */
+	/* Destination, while memory is still being filled: the next piece of what the source handed out early. NULL: it is
+	 * kept for load(). */
+	int (*load_early)(void *ctx, const void *state, size_t length, struct rf_error *e);
+
+	/* Destination: memory is complete; take the (rest of the) device state. The guest does not run yet. */
 	int (*load)(void *ctx, const void *state, size_t length, struct rf_error *e);
 
 	/* Destination, after COMMIT: run the guest if `run`. When it fails the guest must not have run. */

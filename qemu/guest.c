@@ -193,7 +193,6 @@ static void close_qemu(void *ctx)
 	rf_settings_forget(&g->settings);
 	rf_qmp_close(g->qmp);
 	rf_process_close(&g->process);
-	free(g->early);
 	free(g);
 }
 
@@ -204,6 +203,7 @@ static const struct rf_lifecycle_ops qemu_ops = {
     .open_tracking = open_tracking,
     .pause = rf_qemu_pause,
     .save = rf_qemu_save,
+    .load_early = rf_qemu_load_early,
     .load = rf_qemu_load,
     .resume = rf_qemu_resume,
     .undo = rf_qemu_undo,

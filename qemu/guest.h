@@ -26,8 +26,7 @@ struct rf_qemu {
 	bool was_running;   /* source: before pause() */
 	bool may_have_run;  /* destination: `cont` was given and not refused */
 	int stream;         /* our end of QEMU's migration stream, -1: none */
-	char *early;        /* source: what QEMU sent before it stopped: its ROMs and video memory */
-	size_t early_bytes, early_capacity;
+	int64_t pause_deadline; /* source */
 };
 
 /* What is behind the guest; NULL if that is not a QEMU. */
@@ -57,13 +56,15 @@ int rf_qemu_run(struct rf_qemu *g, int patience_ms, struct rf_error *e);
 
 /* ---- Lifecycle operations ---- */
 
-int rf_qemu_pause(void *ctx, bool *was_running, struct rf_error *e);
+int rf_qemu_pause(void *ctx, const struct rf_state_sink *early, enum rf_stand *stand, bool *was_running,
+		  struct rf_error *e);
 int rf_qemu_save(void *ctx, const struct rf_state_sink *sink, struct rf_error *e);
 int rf_qemu_undo(void *ctx, struct rf_error *e);
 int rf_qemu_finish(void *ctx, struct rf_error *e);
 
 /* `migrate-incoming`, so that load() has only to push. */
 int rf_qemu_await_state(struct rf_qemu *g, struct rf_error *e);
+int rf_qemu_load_early(void *ctx, const void *state, size_t length, struct rf_error *e);
 int rf_qemu_load(void *ctx, const void *state, size_t length, struct rf_error *e);
 int rf_qemu_resume(void *ctx, bool run, struct rf_error *e);
 int rf_qemu_discard(void *ctx, struct rf_error *e);

@@ -3,7 +3,8 @@
  *
  *   prepare  `migrate-incoming` already, on a stream that stays empty: QEMU waits for its first byte and reads no guest memory,
  *            and the round trips are not part of the downtime.
- *   load     The whole state is pushed into it. The guest stands still afterwards, its disks not yet activated.
+ *   load     The state is pushed into it, the early part of it as it comes: that fills memory that is not guest RAM, and waits
+ *            for more. The guest stands still afterwards, its disks not yet activated.
  *   resume   `cont`; it takes the disks, and fails when somebody else holds them: then the guest has not run.
  *   discard  QEMU is told to quit and its end is seen, which is the only proof that it will not run the guest. A QEMU that
  *            was not touched yet holds no guest at all and is left to its owner. One that took `cont`, or may have, is ended
@@ -89,13 +90,19 @@ int rf_qemu_await_state(struct rf_qemu *g, struct rf_error *e)
 	return rf_qmp_call(g->qmp, "migrate-incoming", arguments, NULL, e);
 }
 
-int rf_qemu_load(void *ctx, const void *state, size_t length, struct rf_error *e)
+int rf_qemu_load_early(void *ctx, const void *state, size_t length, struct rf_error *e)
 {
 	struct rf_qemu *g = ctx;
 	if (g->stream < 0)
 		return rf_fail(e, RF_E_FAILED, "QEMU was not told to wait for a device state");
 	g->pushed = true;
-	if (push(g, state, length, e) != 0)
+	return push(g, state, length, e);
+}
+
+int rf_qemu_load(void *ctx, const void *state, size_t length, struct rf_error *e)
+{
+	struct rf_qemu *g = ctx;
+	if (rf_qemu_load_early(g, state, length, e) != 0)
 		return -1;
 	rf_qemu_stream_close(g);
 	return wait_loaded(g, e);

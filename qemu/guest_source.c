@@ -2,7 +2,7 @@
 /* The source's side of the hand-off.
  *
  *   pause   `migrate`. QEMU sends what is not shared (ROMs, video memory) while the guest runs on, then stops it and waits
- *           in pre-switchover. What it sent is kept until save().
+ *           in pre-switchover. What it sends by then is handed out early: it goes into memory that is not guest RAM.
  *   save    `migrate-continue`. The device state follows, then the end of the stream; QEMU is in postmigrate.
  *   undo    From anywhere: cancel what can be cancelled, complete what cannot, put the settings back, `cont` if the guest ran
  *           before. A guest that the operator had paused is left standing.
@@ -18,83 +18,78 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Video memory of a large card, twice. */
-enum { EARLY_MAX_BYTES = 1 << 30, READ_BYTES = 256 << 10, CONT_PATIENCE_MS = 5000, COMPLETE_PATIENCE_MS = 10000 };
+enum { READ_BYTES = 256 << 10, EARLY_READ_BYTES = 64 << 10, EARLY_BYTES = 1 << 20 };
+enum { CONT_PATIENCE_MS = 5000, COMPLETE_PATIENCE_MS = 10000 };
 enum { END_PATIENCE_MS = 500 }; /* between the end of a monitor and that of its process */
 
-/* Room for READ_BYTES more. */
-static int grow_early(struct rf_qemu *g, struct rf_error *e)
+/* Hand over what has come, up to EARLY_BYTES. */
+static int pass_early(struct rf_qemu *g, const struct rf_state_sink *early, struct rf_error *e)
 {
-	if (g->early_capacity - g->early_bytes >= READ_BYTES)
-		return 0;
-	size_t capacity = g->early_capacity ? g->early_capacity * 2 : 1 << 20;
-	char *bytes = capacity <= EARLY_MAX_BYTES ? realloc(g->early, capacity) : NULL;
-	if (!bytes)
-		return rf_fail(e, RF_E_FAILED, "QEMU sends more than %zu MiB beside the guest's RAM",
-			       g->early_capacity >> 20);
-	g->early = bytes;
-	g->early_capacity = capacity;
+	char bytes[EARLY_READ_BYTES];
+	for (size_t passed = 0; passed < EARLY_BYTES;) {
+		ssize_t n = recv(g->stream, bytes, sizeof(bytes), MSG_DONTWAIT);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return 0;
+		if (n <= 0)
+			return rf_qemu_explain(g, "QEMU ended its stream before the guest was stopped", e);
+		if (early->write(early->arg, bytes, n) != 0)
+			return rf_fail(e, RF_E_FAILED, "the migration ended while QEMU stopped the guest");
+		passed += n;
+	}
 	return 0;
 }
 
-static void free_early(struct rf_qemu *g)
+static int begin_pause(struct rf_qemu *g, struct rf_error *e)
 {
-	free(g->early);
-	g->early = NULL;
-	g->early_bytes = g->early_capacity = 0;
-}
-
-static int read_early(struct rf_qemu *g, struct rf_error *e)
-{
-	if (grow_early(g, e) != 0)
-		return -1;
-	ssize_t n = recv(g->stream, g->early + g->early_bytes, READ_BYTES, MSG_DONTWAIT);
-	if (n > 0)
-		g->early_bytes += n;
-	if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
-		return 0;
-	return rf_qemu_explain(g, "QEMU ended its stream before the guest was stopped", e);
-}
-
-static int wait_pre_switchover(struct rf_qemu *g, struct rf_error *e)
-{
-	int64_t deadline = rf_deadline_ms(RF_QEMU_PATIENCE_MS);
-	bool ready;
-	while (rf_qemu_catch_up(g, e) == 0) {
-		if (strcmp(g->status, "pre-switchover") == 0)
-			return 0;
-		if (*g->status && !rf_migrate_is_busy(g->status))
-			return rf_qemu_explain(g, "the guest could not be stopped", e);
-		if (!rf_deadline_left_ms(deadline))
-			return rf_fail(e, RF_E_FAILED, "QEMU does not stop the guest within %d s",
-				       RF_QEMU_PATIENCE_MS / 1000);
-		if (rf_qemu_wait(g, POLLIN, &ready, e) != 0 || (ready && read_early(g, e) != 0))
-			return -1;
-	}
-	return -1;
-}
-
-int rf_qemu_pause(void *ctx, bool *was_running, struct rf_error *e)
-{
-	struct rf_qemu *g = ctx;
 	char status[32];
-	bool running;
-	if (rf_query_status(g->qmp, status, sizeof(status), &g->was_running, e) != 0)
-		return -1;
-	*was_running = g->was_running;
-	if (rf_qemu_stream_open(g, e) != 0)
+	if (rf_query_status(g->qmp, status, sizeof(status), &g->was_running, e) != 0 || rf_qemu_stream_open(g, e) != 0)
 		return -1;
 	*g->status = 0;
 	g->stopped = false;
 	g->migrate_sent = true; /* also when the answer gets lost */
-	if (rf_qmp_call(g->qmp, "migrate", json_pack("{s:s}", "uri", "fd:" RF_QEMU_STREAM), NULL, e) != 0 ||
-	    wait_pre_switchover(g, e) != 0)
-		return -1;
+	g->pause_deadline = rf_deadline_ms(RF_QEMU_PATIENCE_MS);
+	return rf_qmp_call(g->qmp, "migrate", json_pack("{s:s}", "uri", "fd:" RF_QEMU_STREAM), NULL, e);
+}
+
+/* Is it in pre-switchover, where everything stands still? */
+static int end_pause(struct rf_qemu *g, struct rf_error *e)
+{
+	char status[32];
+	bool running;
 	if (g->stopped)
 		return 0;
 	if (rf_query_status(g->qmp, status, sizeof(status), &running, e) != 0)
 		return -1;
 	return running ? rf_fail(e, RF_E_FAILED, "QEMU says that the guest is stopped, and that it is running") : 0;
+}
+
+int rf_qemu_pause(void *ctx, const struct rf_state_sink *early, enum rf_stand *stand, bool *was_running,
+		  struct rf_error *e)
+{
+	struct rf_qemu *g = ctx;
+	bool ready = false;
+	if (!g->migrate_sent && begin_pause(g, e) != 0)
+		return -1;
+	*was_running = g->was_running;
+	while (!ready && strcmp(g->status, "pre-switchover") != 0) {
+		if (*g->status && !rf_migrate_is_busy(g->status))
+			return rf_qemu_explain(g, "the guest could not be stopped", e);
+		if (!rf_deadline_left_ms(g->pause_deadline))
+			return rf_fail(e, RF_E_FAILED, "QEMU does not stop the guest within %d s",
+				       RF_QEMU_PATIENCE_MS / 1000);
+		if (rf_qemu_wait(g, POLLIN, &ready, e) != 0)
+			return -1;
+	}
+	if (pass_early(g, early, e) != 0)
+		return -1;
+	if (strcmp(g->status, "pre-switchover") == 0) {
+		*stand = RF_STAND_STILL;
+		return end_pause(g, e);
+	}
+	*stand = g->stopped ? RF_STAND_STOPPING : RF_STAND_RUNS;
+	return 0;
 }
 
 /* Pass the stream on to its end. */
@@ -127,9 +122,6 @@ int rf_qemu_save(void *ctx, const struct rf_state_sink *sink, struct rf_error *e
 	g->continue_sent = true; /* also when the answer gets lost */
 	if (rf_qmp_call(g->qmp, "migrate-continue", json_pack("{s:s}", "state", "pre-switchover"), NULL, e) != 0)
 		return -1;
-	if (g->early_bytes && sink->write(sink->arg, g->early, g->early_bytes) != 0)
-		return rf_fail(e, RF_E_FAILED, "the migration ended while QEMU saved its state");
-	free_early(g);
 	char *bytes = malloc(READ_BYTES);
 	int r = bytes ? pass_on(g, sink, bytes, e) : rf_fail(e, RF_E_FAILED, "out of memory");
 	free(bytes);
@@ -195,7 +187,6 @@ static int undo(struct rf_qemu *g, struct rf_error *e)
 	if (g->stream >= 0) /* also a name that QEMU holds and `migrate` never took */
 		rf_qmp_call(g->qmp, "closefd", json_pack("{s:s}", "fdname", RF_QEMU_STREAM), NULL, NULL);
 	rf_qemu_stream_close(g);
-	free_early(g);
 	g->migrate_sent = g->continue_sent = false;
 	if (rf_settings_restore(g->qmp, &g->settings, &settings) != 0 &&
 	    !rf_process_ended(&g->process, END_PATIENCE_MS))

@@ -235,6 +235,7 @@ static void tell_guest_faults(uint64_t seed)
 	guest_fault(seed, true, RF_VERSIONS_PAUSE, RF_E_FAILED, "pause fails on purpose");
 	guest_fault(seed, true, RF_VERSIONS_SAVE, RF_E_FAILED, "save fails on purpose");
 	guest_fault(seed, false, RF_VERSIONS_PREPARE, RF_E_FAILED, "prepare fails on purpose");
+	guest_fault(seed, false, RF_VERSIONS_LOAD_EARLY, RF_E_FAILED, "early load fails on purpose");
 	guest_fault(seed, false, RF_VERSIONS_LOAD, RF_E_FAILED, "load fails on purpose");
 }
 

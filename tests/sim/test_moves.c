@@ -235,6 +235,28 @@ static void test_long_load(void **state)
 	for_seeds(91, 2, tell_long_load);
 }
 
+/* 20 MiB of device state that the guest hands out while it still runs -> they are no part of the downtime, and the
+ * destination has loaded them by its end */
+static void tell_early(uint64_t seed)
+{
+	struct story s;
+
+	story_begin(&s, seed);
+	s.source.spec.early_bytes = 20 << 20;
+	s.destination.spec.cost_ns[RF_VERSIONS_LOAD_EARLY] = 100000;
+	story_run(&s);
+	story_moved(&s);
+	story_assert(&s, s.destination.guest->calls[RF_VERSIONS_LOAD_EARLY] > 100);
+	story_assert(&s, s.source.stats.state_bytes == s.source.spec.early_bytes + s.source.spec.state_bytes);
+	story_assert(&s, s.source.stats.downtime_ns < 100000000);
+	story_end(&s);
+}
+
+static void test_early(void **state)
+{
+	for_seeds(93, 3, tell_early);
+}
+
 /* so do pausing, saving and resuming */
 static void tell_long_pause(uint64_t seed)
 {
@@ -281,11 +303,11 @@ static void test_replay(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_idle),     cmocka_unit_test(test_writing),   cmocka_unit_test(test_sweeping),
-	    cmocka_unit_test(test_zeros),    cmocka_unit_test(test_sparse),    cmocka_unit_test(test_saving),
-	    cmocka_unit_test(test_paused),   cmocka_unit_test(test_blocks),    cmocka_unit_test(test_empty),
-	    cmocka_unit_test(test_verified), cmocka_unit_test(test_long_load), cmocka_unit_test(test_long_pause),
-	    cmocka_unit_test(test_replay),
+	    cmocka_unit_test(test_idle),       cmocka_unit_test(test_writing),   cmocka_unit_test(test_sweeping),
+	    cmocka_unit_test(test_zeros),      cmocka_unit_test(test_sparse),    cmocka_unit_test(test_saving),
+	    cmocka_unit_test(test_paused),     cmocka_unit_test(test_blocks),    cmocka_unit_test(test_empty),
+	    cmocka_unit_test(test_verified),   cmocka_unit_test(test_long_load), cmocka_unit_test(test_early),
+	    cmocka_unit_test(test_long_pause), cmocka_unit_test(test_replay),
 	};
 
 	return run_stories("moves", tests);

@@ -34,6 +34,7 @@ static void any_guest(struct story *s)
 	from->writes_per_s = to->writes_per_s = 1 + chance(chance(2) ? 20000 : 2000);
 	from->working_pages = to->working_pages = chance(20 * PAGES_PER_MIB);
 	from->zeroing_percent = (unsigned)chance(3) ? 5 : (unsigned)chance(101);
+	from->early_bytes = chance(2) ? chance(300000) : 0;
 	from->state_bytes = chance(2) ? chance(200000) : chance(100);
 	from->save_writes = (unsigned)chance(20);
 	from->pause_holes = from->save_writes * (from->save_writes % 3);
@@ -128,7 +129,7 @@ static void any_trouble(struct story *s)
 	if (chance(6) == 0)
 		s->source.spec.fails[RF_VERSIONS_PREPARE + chance(3)] = true;
 	if (chance(6) == 0)
-		s->destination.spec.fails[RF_VERSIONS_LOAD + chance(2)] = true;
+		s->destination.spec.fails[RF_VERSIONS_LOAD_EARLY + chance(3)] = true;
 	if (chance(12) == 0)
 		s->destination.spec.fails[RF_VERSIONS_DISCARD] = true;
 	if (chance(12) == 0)

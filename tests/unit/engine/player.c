@@ -38,10 +38,12 @@ static int collect(void *ctx, unsigned block, uint64_t first, uint64_t count, ui
 	return 0;
 }
 
-static int pause_guest(void *ctx, bool *was_running, struct rf_error *e)
+static int pause_guest(void *ctx, const struct rf_state_sink *early, enum rf_stand *stand, bool *was_running,
+		       struct rf_error *e)
 {
 	struct player *p = ctx;
 	*was_running = !p->paused_by_operator;
+	*stand = RF_STAND_STILL;
 	return act(ctx, PLAYER_PAUSE, e);
 }
 

@@ -236,6 +236,11 @@ static void other_id(struct rf_out *o)
 	put_at(o, 3, 'X', 1);
 }
 
+static void as_early(struct rf_out *o)
+{
+	o->type = RF_MSG_EARLY;
+}
+
 static const struct trick tricks[] = {
     {"a stranger", RF_MSG_HELLO, 1, bad_magic, "the peer is not ramferry", RF_E_REFUSED},
     {"a newer source", RF_MSG_HELLO, 1, newer, "the source speaks version 9", RF_E_REFUSED},
@@ -264,6 +269,9 @@ static const struct trick tricks[] = {
     {"STATE is longer", RF_MSG_LOAD, 1, longer_state, "device state arrived damaged", RF_E_FAILED},
     {"STATE is another", RF_MSG_LOAD, 1, other_state, "device state arrived damaged", RF_E_FAILED},
     {"STATE twice", RF_MSG_STATE, 1, NULL, "device state arrived damaged", RF_E_FAILED},
+    {"EARLY twice", RF_MSG_EARLY, 2, NULL, "device state arrived damaged", RF_E_FAILED},
+    {"EARLY behind STATE", RF_MSG_STATE, 2, as_early, "EARLY behind STATE", RF_E_FAILED},
+    {"EARLY behind LOAD", RF_MSG_LOAD, 1, as_early, "EARLY behind STATE", RF_E_FAILED},
     {"LOAD twice", RF_MSG_LOAD, 1, NULL, "LOAD", RF_E_FAILED},
     {"memory differs", RF_MSG_DIGEST, 1, other_digest, "memory differs: block high, pages 0 to 511", RF_E_FAILED},
     {"DIGEST past the end", RF_MSG_DIGEST, 1, digest_past_the_end, "DIGEST is out of range", RF_E_FAILED},

@@ -28,6 +28,15 @@ int mover_keep(void *arg, const void *data, size_t length)
 	return 0;
 }
 
+int mover_pause(struct rf_guest *s, const struct rf_state_sink *early, bool *was_running, struct rf_error *e)
+{
+	enum rf_stand stand = RF_STAND_RUNS;
+	while (stand != RF_STAND_STILL)
+		if (s->ops->pause(s->ctx, early, &stand, was_running, e) != 0)
+			return -1;
+	return 0;
+}
+
 void must(int r, const struct rf_error *e)
 {
 	if (r != 0)
@@ -165,7 +174,7 @@ void mover_move(struct rf_guest *s, struct rf_guest *d, bool *was_running)
 
 	int64_t then = rf_clock_ns();
 	struct rf_state_sink sink = {mover_keep, &state};
-	must(s->ops->pause(s->ctx, was_running, &e), &e);
+	must(mover_pause(s, &sink, was_running, &e), &e);
 	double pause = ms_since(&then);
 	must(s->ops->save(s->ctx, &sink, &e), &e);
 	double save = ms_since(&then);

@@ -14,6 +14,9 @@ struct bytes {
 };
 int mover_keep(void *arg, const void *data, size_t length);
 
+/* All steps of a pause. */
+int mover_pause(struct rf_guest *s, const struct rf_state_sink *early, bool *was_running, struct rf_error *e);
+
 /* Fail the test with the sentence unless r is 0. */
 void must(int r, const struct rf_error *e);
 

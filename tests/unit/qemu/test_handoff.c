@@ -159,11 +159,11 @@ static void go_and_undo(struct rf_guest *s, enum point point)
 {
 	struct rf_error e = {0};
 	struct bytes state = {0};
-	struct rf_state_sink sink = {point == SAVING ? refuse : mover_keep, &state};
+	struct rf_state_sink sink = {point == SAVING ? refuse : mover_keep, &state}, early = {mover_keep, &state};
 	bool was_running;
 	must(s->ops->prepare(s->ctx, RF_ROLE_SOURCE, &e), &e);
 	if (point >= PAUSED)
-		must(s->ops->pause(s->ctx, &was_running, &e), &e);
+		must(mover_pause(s, &early, &was_running, &e), &e);
 	if (point >= SAVING)
 		assert_int_equal(s->ops->save(s->ctx, &sink, &e), point == SAVING ? -1 : 0);
 	int64_t then = rf_clock_ns();
@@ -377,6 +377,7 @@ static void a_source_that_dies_is_a_sentence(void **state)
 {
 	struct machine a;
 	struct rf_error e = {0};
+	struct rf_state_sink early = {refuse, NULL};
 	bool was_running;
 	char said[200] = "";
 	const struct rf_log log = {.write = remember, .arg = said};
@@ -384,7 +385,7 @@ static void a_source_that_dies_is_a_sentence(void **state)
 	struct rf_guest *s = mover_open(&a, RF_ROLE_SOURCE);
 	must(s->ops->prepare(s->ctx, RF_ROLE_SOURCE, &e), &e);
 	kill(a.pid, SIGKILL);
-	assert_int_equal(s->ops->pause(s->ctx, &was_running, &e), -1);
+	assert_int_equal(mover_pause(s, &early, &was_running, &e), -1);
 	assert_non_null(strstr(e.text, "monitor"));
 	s->log = &log;
 	must(s->ops->undo(s->ctx, &e), &e);

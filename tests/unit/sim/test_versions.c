@@ -48,6 +48,22 @@ static void start(struct fixture *f, const struct rf_versions_spec *spec)
 	assert_int_equal(rf_versions_tracker.open(f->guest->guest, &f->tracker, NULL), 0);
 }
 
+static int keep_none(void *arg, const void *data, size_t length)
+{
+	return 0;
+}
+
+static int pause_of(struct rf_versions *g, bool *ran, struct rf_error *e)
+{
+	const struct rf_state_sink early = {keep_none, NULL};
+	enum rf_stand stand = RF_STAND_RUNS;
+
+	while (stand != RF_STAND_STILL)
+		if (rf_versions_lifecycle.pause(g, &early, &stand, ran, e))
+			return -1;
+	return 0;
+}
+
 static struct rf_run all_of(const struct fixture *f)
 {
 	return (struct rf_run){0, f->guest->blocks[0]->block.npages};
@@ -101,7 +117,7 @@ static void test_pause_and_undo(void **state)
 	spec_of(&spec);
 	start(&f, &spec);
 	rf_versions_advance(f.guest, 100 * ms);
-	assert_int_equal(rf_versions_lifecycle.pause(f.guest, &ran, NULL), 0);
+	assert_int_equal(pause_of(f.guest, &ran, NULL), 0);
 	assert_true(ran);
 	assert_int_equal(f.world.runners, 0);
 	writes = f.guest->writes;
@@ -139,7 +155,7 @@ static void test_resume_without_memory(void **state)
 	rf_versions_spec_init(&spec, RF_ROLE_DESTINATION, 43);
 	assert_int_equal(rf_versions_open(&spec, &f.world, &to, NULL), 0);
 	to->origin = f.guest;
-	rf_versions_lifecycle.pause(f.guest, &ran, NULL);
+	pause_of(f.guest, &ran, NULL);
 	to->successes[RF_VERSIONS_LOAD]++;
 	rf_versions_lifecycle.resume(to, true, NULL);
 	rf_versions_close(to);
@@ -162,7 +178,7 @@ static void test_images(void **state)
 	rf_versions_spec_init(&spec, RF_ROLE_DESTINATION, 43);
 	assert_int_equal(rf_versions_open(&spec, &f.world, &to, NULL), 0);
 	to->origin = f.guest;
-	rf_versions_lifecycle.pause(f.guest, &ran, NULL);
+	pause_of(f.guest, &ran, NULL);
 	rf_versions_block_ops.clear(&to->blocks[0]->block, all_of(&f), false, NULL);
 	assert_int_not_equal(rf_versions_differences(to, NULL, 0), 0);
 	while (rf_pages_next(&f.guest->blocks[0]->present, run.first + run.count, 4096, &run)) {
@@ -204,7 +220,7 @@ static void test_failing_operation(void **state)
 	spec_of(&spec);
 	spec.fails[RF_VERSIONS_PAUSE] = true;
 	start(&f, &spec);
-	assert_int_equal(rf_versions_lifecycle.pause(f.guest, &ran, &e), -1);
+	assert_int_equal(pause_of(f.guest, &ran, &e), -1);
 	assert_string_equal(e.text, "pause fails on purpose");
 	assert_int_equal(f.world.runners, 0);
 	end(&f, NULL);
