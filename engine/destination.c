@@ -40,11 +40,22 @@ void rf_destination_phase(struct rf_destination *d, enum rf_engine_phase phase, 
 	report(d);
 }
 
+/* Copying may take hours; nobody wants to hear at their end that there is no guest any more. */
+static void look_after_guest(struct rf_destination *d)
+{
+	const struct rf_lifecycle_ops *ops = d->guest->ops;
+	struct rf_error e;
+	if (ops->alive && d->owner == RF_DEST_FILLING && !d->failed.code && ops->alive(d->guest->ctx, &e))
+		d->failed = e;
+}
+
 static void idle(void *side)
 {
 	struct rf_destination *d = side;
-	if (rf_peer_now(&d->peer) - d->reported_ns >= 100000000)
+	if (rf_peer_now(&d->peer) - d->reported_ns >= 100000000) {
+		look_after_guest(d);
 		report(d);
+	}
 	/* A failure shows as d->failed or as a lost peer at the next pump. */
 	struct rf_error e;
 	if (!d->peer.lost && !d->peer.aborted && rf_destination_answer(d, &e) && !d->failed.code)

@@ -55,11 +55,12 @@ struct rf_versions_spec {
 	bool paused;           /* by its operator */
 	enum rf_versions_load load;
 	uint64_t writes_per_s;
-	uint64_t working_pages;   /* of each block, from its start; 0: all */
-	unsigned zeroing_percent; /* of its writes make a page zero */
+	uint64_t working_pages;            /* of each block, from its start; 0: all */
+	unsigned zeroing_percent;          /* of its writes make a page zero */
 	uint64_t early_bytes, state_bytes; /* device state: handed out before it stands still; and after that */
-	unsigned pause_holes; /* pages that it discards last of all, and no tracker tells */
-	unsigned save_writes; /* pages that devices still write while their state is saved */
+	unsigned pause_holes;              /* pages that it discards last of all, and no tracker tells */
+	int64_t dies_ns;                   /* what shall run it ends then; 0: never */
+	unsigned save_writes;              /* pages that devices still write while their state is saved */
 	int64_t cost_ns[RF_VERSIONS_OPS];
 	bool fails[RF_VERSIONS_OPS]; /* after its cost */
 	const char *facts;

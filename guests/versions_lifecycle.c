@@ -241,6 +241,15 @@ static int versions_finish(void *ctx, struct rf_error *e)
 	return end(g, RF_VERSIONS_FINISH, e);
 }
 
+static int versions_alive(void *ctx, struct rf_error *e)
+{
+	const struct rf_versions *g = ctx;
+
+	if (!g->spec.dies_ns || g->now_ns < g->spec.dies_ns)
+		return 0;
+	return rf_fail(e, RF_E_FAILED, "the guest has died on purpose");
+}
+
 /* The rf_versions that holds all this is freed by whoever opened it. */
 const struct rf_lifecycle_ops rf_versions_lifecycle = {
     .check = versions_check,
@@ -254,4 +263,5 @@ const struct rf_lifecycle_ops rf_versions_lifecycle = {
     .undo = versions_undo,
     .discard = versions_discard,
     .finish = versions_finish,
+    .alive = versions_alive,
 };

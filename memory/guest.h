@@ -83,6 +83,9 @@ struct rf_lifecycle_ops {
 	/* Source, after the guest runs at the other side: it will never run here again. */
 	int (*finish)(void *ctx, struct rf_error *e);
 
+	/* Destination: is there still something that will run the guest? At any time, beside the others; does not block. */
+	int (*alive)(void *ctx, struct rf_error *e);
+
 	void (*close)(void *ctx);
 };
 

@@ -196,6 +196,14 @@ static void close_qemu(void *ctx)
 	free(g);
 }
 
+static int alive(void *ctx, struct rf_error *e)
+{
+	struct rf_qemu *g = ctx;
+	if (!rf_process_ended(&g->process, 0))
+		return 0;
+	return rf_fail(e, RF_E_FAILED, "QEMU (process %d) has ended", (int)g->process.pid);
+}
+
 static const struct rf_lifecycle_ops qemu_ops = {
     .check = check,
     .facts = facts,
@@ -209,6 +217,7 @@ static const struct rf_lifecycle_ops qemu_ops = {
     .undo = rf_qemu_undo,
     .discard = rf_qemu_discard,
     .finish = rf_qemu_finish,
+    .alive = alive,
     .close = close_qemu,
 };
 

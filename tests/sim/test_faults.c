@@ -244,6 +244,25 @@ static void test_guest_faults(void **state)
 	for_seeds(271, 3, tell_guest_faults);
 }
 
+/* what shall run the guest ends while memory is copied, for a minute yet -> both sides know it at once */
+static void tell_destination_guest_dies(uint64_t seed)
+{
+	struct story s;
+
+	begin(&s, seed);
+	s.source.options.max_bandwidth = MIB;
+	s.destination.spec.dies_ns = 2 * RF_S;
+	story_run(&s);
+	story_failed(&s, RF_E_FAILED, "the guest has died on purpose");
+	story_assert(&s, s.source.ended_ns < 3 * RF_S);
+	story_end(&s);
+}
+
+static void test_destination_guest_dies(void **state)
+{
+	for_seeds(275, 2, tell_destination_guest_dies);
+}
+
 /* what the destination cannot take -> refused before anything was touched, for the reason that it gives */
 static void refusal(struct story *s, const char *part)
 {
@@ -284,7 +303,8 @@ int main(void)
 	    cmocka_unit_test(test_registrations), cmocka_unit_test(test_writes),
 	    cmocka_unit_test(test_vanish),        cmocka_unit_test(test_silence),
 	    cmocka_unit_test(test_short_freeze),  cmocka_unit_test(test_slow_reader),
-	    cmocka_unit_test(test_guest_faults),  cmocka_unit_test(test_refusals),
+	    cmocka_unit_test(test_guest_faults),  cmocka_unit_test(test_destination_guest_dies),
+	    cmocka_unit_test(test_refusals),
 	};
 
 	return run_stories("faults", tests);
