@@ -98,6 +98,27 @@ static void flushed_before_the_reason(void **state)
 	pair_close(&pair);
 }
 
+/* Full queues of them: more than poll() takes at one look, and not one is an event. */
+static void flushed_in_masses(void **state)
+{
+	enum { DEPTH = 512, LANES = 3 };
+	struct rf_fabric_config config = verbs_config();
+	struct rf_write w[DEPTH];
+	struct pair pair;
+
+	fake_reset();
+	config.lanes = LANES;
+	pair_open(&pair, &config);
+	for (unsigned i = 0; i < DEPTH; i++)
+		w[i] = pair_write(&pair, i % PAIR_PAGES);
+	for (unsigned lane = 1; lane <= LANES; lane++)
+		assert_int_equal(pair.p.source->ops->write(pair.p.source, lane, w, DEPTH), DEPTH);
+	for (unsigned lane = 1; lane <= LANES; lane++)
+		fake_break(source_lane(lane));
+	pair_is_lost(pair.p.source, "broke off on lane 1");
+	pair_close(&pair);
+}
+
 static void removed(void **state)
 {
 	struct pair pair;
@@ -158,6 +179,7 @@ int main(void)
 	    cmocka_unit_test(link_is_down),
 	    cmocka_unit_test(flushed_without_reason),
 	    cmocka_unit_test(flushed_before_the_reason),
+	    cmocka_unit_test(flushed_in_masses),
 	    cmocka_unit_test(removed),
 	    cmocka_unit_test(posting_fails),
 	    cmocka_unit_test(last_words),
