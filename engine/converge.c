@@ -10,6 +10,14 @@ void rf_converge_init(struct rf_converge *c)
 	*c = (struct rf_converge){.best_bytes = UINT64_MAX};
 }
 
+void rf_converge_begin_again(struct rf_converge *c)
+{
+	uint64_t known = c->best_bytes;
+
+	rf_converge_init(c);
+	c->known_bytes = known;
+}
+
 uint64_t rf_predict_downtime_ns(const struct rf_costs *costs, uint64_t left_bytes)
 {
 	double bytes_ns = costs->bytes_per_second ? (double)left_bytes * 1e9 / (double)costs->bytes_per_second : 0;
@@ -24,6 +32,9 @@ enum rf_verdict rf_converge_decide(struct rf_converge *c, enum rf_switchover mod
 	/* Shrinks by a third or more: left <= 2/3 best, without overflow. */
 	bool shrinks = c->best_bytes == UINT64_MAX || left_bytes <= c->best_bytes - c->best_bytes / 3;
 
+	/* As small as it ever was, or nearly. */
+	bool low = left_bytes <= SMALL_BYTES || (c->known_bytes && left_bytes / 3 <= c->known_bytes / 2);
+
 	/* A hair less than ever before is noise, not progress. */
 	bool better = c->best_bytes == UINT64_MAX || left_bytes < c->best_bytes - c->best_bytes / 20;
 	c->no_progress = better ? 0 : c->no_progress + 1;
@@ -31,7 +42,7 @@ enum rf_verdict rf_converge_decide(struct rf_converge *c, enum rf_switchover mod
 		c->best_bytes = left_bytes;
 	c->rounds++;
 
-	if (fits && (mode == RF_SWITCHOVER_THRESHOLD || left_bytes <= SMALL_BYTES || !shrinks))
+	if (fits && (mode == RF_SWITCHOVER_THRESHOLD || low || !shrinks))
 		return RF_VERDICT_LEAVE;
 	if (!fits && c->no_progress >= STALL_ROUNDS)
 		return RF_VERDICT_STALL;

@@ -349,6 +349,7 @@ static int end_writing(struct rf_round *r, struct rf_error *e)
 			return -1;
 	r->now.scan_ns = (uint64_t)(r->scan->ended_ns - r->scan->started_ns);
 	r->now.zero_pages = r->scan->zero_pages;
+	r->now.suspect_pages = r->scan->joined_pages;
 	return say_round_end(r, e);
 }
 

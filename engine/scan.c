@@ -16,7 +16,7 @@ struct rf_scan_job {
 	uint64_t slice;
 	unsigned block;
 	struct rf_run run;
-	uint64_t data_pages, dirty_pages, send_pages, zero_pages;
+	uint64_t data_pages, dirty_pages, send_pages, zero_pages, joined_pages, suspect_pages;
 	int result;
 	struct rf_error error;
 };
@@ -84,21 +84,68 @@ static int scan_holes(struct rf_scan_job *job, struct rf_block *b, struct rf_set
 	return sort_holes(b, set, &set->ever_sent, job->run, e);
 }
 
+/* What is to be sent now: which of it is a hole or zero? */
+static int sort(struct rf_scan_job *job, struct rf_block *b, struct rf_sets *set, struct rf_error *e)
+{
+	struct rf_run run = job->run;
+
+	if (job->scan->guest->may_discard && sort_holes(b, set, &set->to_send, run, e))
+		return -1;
+	sort_zero(b, set, run);
+	drop_never_sent(set, run);
+	job->zero_pages = rf_pages_count(&set->zero, run.first, run.count);
+	return 0;
+}
+
+/* All that was suspect stands still since the drain point, but for what later collects report. */
+static void join_suspect(struct rf_scan_job *job, struct rf_sets *set)
+{
+	struct rf_run run = job->run;
+	uint64_t before = rf_pages_count(&set->to_send, run.first, run.count);
+
+	if (!job->scan->joining)
+		return;
+	rf_pages_unite(&set->to_send, &set->suspect, run.first, run.count);
+	rf_pages_remove(&set->suspect, run.first, run.count);
+	job->joined_pages = rf_pages_count(&set->to_send, run.first, run.count) - before;
+}
+
+/* Collect, and remember what: it may be on its way to become something else. */
+static int collect_suspect(struct rf_scan_job *job, struct rf_sets *set, struct rf_error *e)
+{
+	struct rf_scan *s = job->scan;
+	struct rf_run run = job->run;
+
+	if (s->tracker->ops->collect(s->tracker, job->block, run, &set->scratch, e))
+		return -1;
+	rf_pages_unite(&set->to_send, &set->scratch, run.first, run.count);
+	job->dirty_pages = rf_pages_count(&set->to_send, run.first, run.count);
+	join_suspect(job, set);
+	rf_pages_unite(&set->suspect, &set->scratch, run.first, run.count);
+	rf_pages_remove(&set->scratch, run.first, run.count);
+	job->suspect_pages = rf_pages_count(&set->suspect, run.first, run.count);
+	return 0;
+}
+
 static int scan_collect(struct rf_scan_job *job, struct rf_block *b, struct rf_sets *set, struct rf_error *e)
 {
 	struct rf_scan *s = job->scan;
 	struct rf_run run = job->run;
 
 	take_back(set, run);
+	if (s->suspicious)
+		return collect_suspect(job, set, e) ? -1 : sort(job, b, set, e);
 	if (s->tracker->ops->collect(s->tracker, job->block, run, &set->to_send, e))
 		return -1;
 	job->dirty_pages = rf_pages_count(&set->to_send, run.first, run.count);
-	if (s->guest->may_discard && sort_holes(b, set, &set->to_send, run, e))
-		return -1;
-	sort_zero(b, set, run);
-	drop_never_sent(set, run);
-	job->zero_pages = rf_pages_count(&set->zero, run.first, run.count);
-	return 0;
+	return sort(job, b, set, e);
+}
+
+static int scan_suspect(struct rf_scan_job *job, struct rf_block *b, struct rf_sets *set, struct rf_error *e)
+{
+	take_back(set, job->run);
+	join_suspect(job, set);
+	return sort(job, b, set, e);
 }
 
 static void job_run(void *arg)
@@ -110,6 +157,7 @@ static void job_run(void *arg)
 
 	job->result = 0;
 	job->data_pages = job->dirty_pages = job->zero_pages = job->send_pages = 0;
+	job->joined_pages = job->suspect_pages = 0;
 	switch (s->kind) {
 	case RF_SCAN_ARM:
 		job->result = s->tracker->ops->arm(s->tracker, job->block, job->run, &job->error);
@@ -122,6 +170,9 @@ static void job_run(void *arg)
 		break;
 	case RF_SCAN_COLLECT:
 		job->result = scan_collect(job, b, set, &job->error);
+		break;
+	case RF_SCAN_SUSPECT:
+		job->result = scan_suspect(job, b, set, &job->error);
 		break;
 	case RF_SCAN_HOLES:
 		job->result = scan_holes(job, b, set, &job->error);
@@ -144,6 +195,8 @@ static void job_done(struct rf_task *task, const struct rf_event *event)
 	s->dirty_pages += job->dirty_pages;
 	s->zero_pages += job->zero_pages;
 	s->send_pages += job->send_pages;
+	s->joined_pages += job->joined_pages;
+	s->suspect_pages += job->suspect_pages;
 	while (s->ready < s->slices && s->finished[s->ready])
 		s->ready++;
 	if (s->ready == s->slices)
@@ -161,7 +214,8 @@ static int open_sets(struct rf_scan *s, struct rf_error *e)
 		s->first_slice[i] = total;
 		total += rf_div_round_up(npages, RF_SCAN_SLICE_PAGES);
 		if (rf_pages_init(&set->to_send, npages, e) || rf_pages_init(&set->zero, npages, e) ||
-		    rf_pages_init(&set->ever_sent, npages, e) || rf_pages_init(&set->scratch, npages, e))
+		    rf_pages_init(&set->ever_sent, npages, e) || rf_pages_init(&set->suspect, npages, e) ||
+		    rf_pages_init(&set->scratch, npages, e))
 			return -1;
 	}
 	s->first_slice[s->guest->nblocks] = s->slices = total;
@@ -197,6 +251,7 @@ void rf_scan_free(struct rf_scan *s)
 		rf_pages_free(&s->sets[i].to_send);
 		rf_pages_free(&s->sets[i].zero);
 		rf_pages_free(&s->sets[i].ever_sent);
+		rf_pages_free(&s->sets[i].suspect);
 		rf_pages_free(&s->sets[i].scratch);
 	}
 	free(s->sets);
@@ -212,9 +267,22 @@ void rf_scan_start(struct rf_scan *s, enum rf_scan_kind kind)
 	s->kind = kind;
 	s->submitted = s->ready = 0;
 	s->data_pages = s->dirty_pages = s->send_pages = s->zero_pages = 0;
+	s->joined_pages = 0;
+	/* What is suspect is counted anew by whatever may change it. */
+	if (kind == RF_SCAN_COLLECT || kind == RF_SCAN_SUSPECT) {
+		s->suspect_pages = 0;
+		s->joining = s->drained;
+		s->drained = false;
+	}
 	s->started_ns = rf_peer_now(s->peer);
 	s->ended_ns = s->slices ? 0 : s->started_ns;
 	memset(s->finished, 0, s->slices);
+}
+
+void rf_scan_drained(struct rf_scan *s)
+{
+	assert(rf_scan_ended(s));
+	s->drained = true;
 }
 
 int rf_scan_feed(struct rf_scan *s, struct rf_error *e)

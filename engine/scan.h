@@ -5,6 +5,11 @@
  * and pages that are zero. Slices come back in any order and are handed on in order, so writing starts while later
  * slices are still being scanned. Only the order per page matters: a page is collected before it is read.
  *
+ * A tracker that works on page tables hears of a device's write when it begins, and never again until it ends. So where the
+ * guest has such devices, what is collected is also suspect: after the next drain point, at which all these writes have
+ * ended, it is sent again. What begins after a drain point is found by a later collect, for a page that was collected is
+ * armed.
+ *
  * Threads: a worker changes the sets of its own slice only, the engine's thread only those of slices that are ready. */
 #ifndef RAMFERRY_ENGINE_SCAN_H
 #define RAMFERRY_ENGINE_SCAN_H
@@ -18,6 +23,7 @@ struct rf_sets { /* of one block */
 	struct rf_pages to_send;
 	struct rf_pages zero;      /* to be told as ZERO: the destination may hold something else there */
 	struct rf_pages ever_sent; /* the destination may hold something else than zeros */
+	struct rf_pages suspect;   /* collected since the last drain point: a device may still be writing there */
 	struct rf_pages scratch;   /* of the worker that has the slice */
 };
 
@@ -25,6 +31,7 @@ enum rf_scan_kind {
 	RF_SCAN_ARM,     /* start tracking */
 	RF_SCAN_EXTENTS, /* round 0: everything that holds data */
 	RF_SCAN_COLLECT, /* what was written since */
+	RF_SCAN_SUSPECT, /* what a drain point has made sure of, and nothing newer */
 	RF_SCAN_HOLES,   /* what became a hole without a write; its ZEROs are told with the next COLLECT */
 	RF_SCAN_DROP,    /* stop tracking */
 };
@@ -39,6 +46,10 @@ struct rf_scan {
 	uint64_t *first_slice; /* per block, and one more */
 	struct rf_scan_job *jobs, *free_jobs;
 
+	bool suspicious; /* the guest has writers that the tracker sees only when they begin */
+	bool drained;    /* a drain point was taken, and what was suspect has not joined a scan yet */
+	bool joining;    /* … joins this one */
+
 	enum rf_scan_kind kind;
 	uint8_t *finished;                 /* per slice */
 	uint64_t submitted, ready, slices; /* of this scan; `ready` is a prefix */
@@ -46,6 +57,8 @@ struct rf_scan {
 	uint64_t dirty_pages;              /* to send and zero together */
 	uint64_t send_pages;               /* to send, of ready slices */
 	uint64_t zero_pages;
+	uint64_t joined_pages;        /* that were suspect and are looked at again for no other reason */
+	uint64_t suspect_pages;       /* after it */
 	int64_t started_ns, ended_ns; /* ended: 0 while it goes on */
 	struct rf_error failed;       /* code RF_E_NONE: not */
 };
@@ -55,6 +68,9 @@ void rf_scan_free(struct rf_scan *s); /* no jobs may be under way */
 
 /* Start a scan over everything. The last one has ended. */
 void rf_scan_start(struct rf_scan *s, enum rf_scan_kind kind);
+
+/* A drain point was taken, between two scans: what is suspect joins the next one that collects. */
+void rf_scan_drained(struct rf_scan *s);
 
 /* Give work to the workers; to be called after every pump. -1: a slice failed. */
 int rf_scan_feed(struct rf_scan *s, struct rf_error *e);

@@ -2,7 +2,8 @@
 /* The source of a move, from the first word to the last.
  *
  *   set up      check the guest, connect, agree, prepare, arm tracking
- *   rounds      source_rounds.c: sync, write, drain, until the rest is small enough
+ *   rounds      source_rounds.c: sync, write, drain, until the rest is small enough; with source_drains.c, where devices write
+ *               unseen
  *   switchover  source_switchover.c: pause, state, final pass, load, hand-off
  *
  * It goes one way, and every step may fail. Until COMMIT is given to the fabric a failure at any place leads to give_up():
@@ -178,6 +179,7 @@ static int open_parts(struct rf_source *s, struct rf_error *e)
 	if (rf_chunks_open(&s->chunks, &s->peer, s->engine->stats, staged, e) ||
 	    rf_lanes_open(&s->lanes, &s->peer, staged, e) || rf_scan_open(&s->scan, &s->peer, s->tracker, e))
 		return -1;
+	s->drains.needed = s->scan.suspicious = s->guest->needs_drain && !s->tracker->ops->sees_devices;
 	s->round = (struct rf_round){
 	    .peer = &s->peer,
 	    .guest = s->guest,
@@ -234,7 +236,8 @@ static int set_up(struct rf_source *s, struct rf_error *e)
 	    open_parts(s, e))
 		return -1;
 	s->tracking = true;
-	if (rf_scan_all(&s->scan, RF_SCAN_ARM, e))
+	/* What devices have begun to write before the first scan, it cannot tell: so that ends before round 0 reads. */
+	if (rf_scan_all(&s->scan, RF_SCAN_ARM, e) || (s->drains.needed && rf_source_drain_point(s, e)))
 		return -1;
 	count_memory(s);
 	s->engine->stats->setup_ns = (uint64_t)(rf_peer_now(&s->peer) - s->connected_ns);

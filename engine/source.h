@@ -4,7 +4,7 @@
 #define RAMFERRY_ENGINE_SOURCE_H
 
 #include "engine/agree.h"
-#include "engine/converge.h"
+#include "engine/drains.h"
 #include "engine/handoff.h"
 #include "engine/round.h"
 #include "engine/state.h"
@@ -22,6 +22,7 @@ struct rf_source {
 	struct rf_verify_source verify;
 	struct rf_state state;
 	struct rf_converge converge;
+	struct rf_drains drains;
 	struct rf_costs costs;
 	uint64_t previous_rate; /* of the last round that moved enough, bytes per second; 0: none yet */
 
@@ -43,6 +44,7 @@ struct rf_source {
 	int64_t previous_sync_ns;
 	bool decided; /* about this round */
 	bool leave;   /* what was decided */
+	bool drain;   /* … or this */
 	bool stalled; /* it was found that rounds do not make the rest smaller, and that it is to wait */
 };
 
@@ -53,6 +55,9 @@ void rf_source_idle(void *side);                              /* ten times a sec
 
 /* source_rounds.c: rounds until it is time to switch over */
 int rf_source_rounds(struct rf_source *s, struct rf_error *e);
+
+/* source_drains.c: stop the guest for a moment, so that no write of a device is under way. Between two rounds. */
+int rf_source_drain_point(struct rf_source *s, struct rf_error *e);
 
 /* source_switchover.c: from the pause to the hand-off */
 int rf_source_switchover(struct rf_source *s, struct rf_error *e);

@@ -4,9 +4,13 @@
 #include "common/checked.h"
 #include "common/sizes.h"
 
+#include <stdio.h>
+
 /* Bandwidth is learned from rounds that moved enough for the drain not to matter. */
 static const uint64_t LEARN_BYTES = 8 << 20;
 static const int64_t STALLED_ROUND_NS = 100000000;
+/* Guesses until a switchover has shown better; they matter only next to a downtime limit of that size. */
+static const int64_t PAUSE_NS = 10000000, STATE_NS = 15000000;
 
 /* The sync has ended: what it found was written while the previous round went on. */
 static void learn_from_sync(struct rf_source *s)
@@ -24,8 +28,15 @@ static void learn_from_sync(struct rf_source *s)
 	s->previous_sync_ns = s->scan.started_ns;
 }
 
+/* Suspect, and not left to be written by this round anyway. Nearly all that a round writes is suspect, too. */
+static uint64_t extra_bytes(const struct rf_source *s)
+{
+	uint64_t suspect = s->scan.suspect_pages << RF_PAGE_SHIFT, left = rf_round_left_bytes(&s->round);
+	return suspect > left ? suspect - left : 0;
+}
+
 /* What the guest's stop leaves to be moved: what this round has not written, what is still on its way, and what of that
- * the guest will have written again until it stands still. */
+ * the guest will have written again until it stands still; but for what is suspect. */
 static uint64_t rest_bytes(struct rf_source *s)
 {
 	const struct rf_stats *stats = s->engine->stats;
@@ -38,19 +49,29 @@ static uint64_t rest_bytes(struct rf_source *s)
 	return rf_round_left_bytes(&s->round) + on_the_way + rf_min_u64(again, on_the_way);
 }
 
+/* The pause takes at least as long as the guest's disks took at the last drain point. */
+static uint64_t predict_with(struct rf_source *s, int64_t pause_ns, uint64_t bytes)
+{
+	s->costs.pause_ns = pause_ns > PAUSE_NS ? pause_ns : PAUSE_NS;
+	s->costs.hand_off_ns = s->peer.round_trip_ns > 0 ? 3 * s->peer.round_trip_ns : 1000000;
+	return rf_predict_downtime_ns(&s->costs, bytes);
+}
+
 static uint64_t predict(struct rf_source *s)
 {
-	s->costs.hand_off_ns = s->peer.round_trip_ns > 0 ? 3 * s->peer.round_trip_ns : 1000000;
-	s->engine->stats->predicted_downtime_ns = rf_predict_downtime_ns(&s->costs, rest_bytes(s));
+	s->engine->stats->predicted_downtime_ns = predict_with(s, s->drains.last_ns, rest_bytes(s) + extra_bytes(s));
 	return s->engine->stats->predicted_downtime_ns;
 }
 
 static void log_decision(struct rf_source *s, const char *verdict)
 {
-	char left[32], rate[32], downtime[32], limit[32];
-	rf_log(s->engine->log, RF_LOG_INFO, "round %llu: %s left at %s/s, predicted downtime %s, limit %s: %s",
+	char left[32], suspect[64] = "", more[32], rate[32], downtime[32], limit[32];
+	if (s->drains.needed)
+		snprintf(suspect, sizeof(suspect), " and %s suspect",
+			 rf_format_size(extra_bytes(s), more, sizeof(more)));
+	rf_log(s->engine->log, RF_LOG_INFO, "round %llu: %s left%s at %s/s, predicted downtime %s, limit %s: %s",
 	       (unsigned long long)s->round.number, rf_format_size(rf_round_left_bytes(&s->round), left, sizeof(left)),
-	       rf_format_size(s->costs.bytes_per_second, rate, sizeof(rate)),
+	       suspect, rf_format_size(s->costs.bytes_per_second, rate, sizeof(rate)),
 	       rf_format_duration(s->engine->stats->predicted_downtime_ns, downtime, sizeof(downtime)),
 	       rf_format_duration(s->engine->options->downtime_limit_ns, limit, sizeof(limit)), verdict);
 }
@@ -62,8 +83,15 @@ static int stalled(struct rf_source *s, struct rf_error *e)
 		log_decision(s, "does not get smaller; switching over all the same (--on-stall force)");
 		return 1;
 	case RF_ON_STALL_ABORT: {
-		char downtime[32];
+		char downtime[32], pause[32];
 		log_decision(s, "does not get smaller");
+		if (s->drains.last_ns > (int64_t)(s->engine->stats->predicted_downtime_ns / 2))
+			return rf_fail(
+			    e, RF_E_FAILED,
+			    "the guest's disks take %s to end what they have begun: the downtime would be %s "
+			    "(see --downtime-limit, --on-stall)",
+			    rf_format_duration((uint64_t)s->drains.last_ns, pause, sizeof(pause)),
+			    rf_format_duration(s->engine->stats->predicted_downtime_ns, downtime, sizeof(downtime)));
 		return rf_fail(e, RF_E_FAILED,
 			       "the guest writes faster than its memory can be moved: the downtime would be %s "
 			       "(see --downtime-limit, --on-stall)",
@@ -88,19 +116,45 @@ static int check_timeout(struct rf_source *s, struct rf_error *e)
 		       rf_format_duration(limit, text, sizeof(text)));
 }
 
+static enum rf_verdict verdict_of(struct rf_source *s)
+{
+	const struct rf_options *o = s->engine->options;
+	uint64_t limit = o->downtime_limit_ns, rest = rest_bytes(s);
+	struct rf_drains_view v = {
+	    .extra_bytes = extra_bytes(s),
+	    .fits = predict(s) <= limit,
+	    .would_fit = s->drains.last_ns > PAUSE_NS && predict_with(s, PAUSE_NS, rest) <= limit,
+	    .forced = o->on_stall == RF_ON_STALL_FORCE,
+	    .now_ns = rf_peer_now(&s->peer),
+	};
+
+	/* What is suspect does not count here: a drain point makes sure of it when the time has come. */
+	v.verdict =
+	    rf_converge_decide(&s->converge, (enum rf_switchover)o->switchover, s->scan.send_pages << RF_PAGE_SHIFT,
+			       predict_with(s, s->drains.last_ns, rest), limit);
+	return rf_drains_decide(&s->drains, &s->converge, &v);
+}
+
 /* Once for each round, when its sync has ended. */
 static int decide_once(struct rf_source *s, struct rf_error *e)
 {
-	const struct rf_options *o = s->engine->options;
 	learn_from_sync(s);
-	uint64_t predicted = predict(s);
-	switch (rf_converge_decide(&s->converge, (enum rf_switchover)o->switchover, s->scan.send_pages << RF_PAGE_SHIFT,
-				   predicted, o->downtime_limit_ns)) {
+	switch (verdict_of(s)) {
 	case RF_VERDICT_LEAVE:
 		log_decision(s, "switching over");
+		s->leave = true;
+		return 1;
+	case RF_VERDICT_DRAIN:
+		log_decision(s, "a drain point, and another round");
+		s->drain = true;
 		return 1;
 	case RF_VERDICT_STALL:
-		return stalled(s, e);
+		s->leave = stalled(s, e) > 0;
+		return s->leave ? 1 : s->stalled ? 0 : -1;
+	case RF_VERDICT_WAIT:
+		s->stalled = true;
+		log_decision(s, "another round, for drain points have stopped the guest long enough");
+		return 0;
 	case RF_VERDICT_ROUND:
 		log_decision(s, "another round");
 		return 0;
@@ -128,10 +182,9 @@ static int decide(void *arg, struct rf_round *r, struct rf_error *e)
 		return -1;
 	if (s->scan.kind == RF_SCAN_COLLECT && !s->decided) {
 		s->decided = true;
-		int leave = decide_once(s, e);
-		s->leave = leave > 0;
-		if (leave)
-			return leave;
+		int end = decide_once(s, e);
+		if (end)
+			return end;
 	}
 	return threshold_reached(s);
 }
@@ -164,7 +217,7 @@ static int rest(struct rf_source *s, struct rf_error *e)
 
 static int one_round(struct rf_source *s, enum rf_scan_kind kind, struct rf_error *e)
 {
-	s->decided = s->stalled = false;
+	s->decided = s->stalled = s->drain = false;
 	rf_round_start(&s->round, kind);
 	if (rf_round_write(&s->round, decide, s, e) < 0)
 		return -1;
@@ -180,8 +233,7 @@ static int one_round(struct rf_source *s, enum rf_scan_kind kind, struct rf_erro
 
 int rf_source_rounds(struct rf_source *s, struct rf_error *e)
 {
-	/* Guesses until a switchover has shown better; they matter only next to a downtime limit of that size. */
-	s->costs = (struct rf_costs){.pause_ns = 10000000, .state_ns = 15000000};
+	s->costs = (struct rf_costs){.pause_ns = PAUSE_NS, .state_ns = STATE_NS};
 	rf_converge_init(&s->converge);
 	s->previous_sync_ns = rf_peer_now(&s->peer);
 	rf_source_phase(s, RF_ENGINE_ROUNDS);
@@ -189,8 +241,11 @@ int rf_source_rounds(struct rf_source *s, struct rf_error *e)
 	if (one_round(s, RF_SCAN_EXTENTS, e))
 		return -1;
 	s->engine->stats->ram_data_bytes = s->scan.data_pages << RF_PAGE_SHIFT;
-	while (!s->leave)
+	while (!s->leave) {
 		if (one_round(s, RF_SCAN_COLLECT, e))
 			return -1;
+		if (s->drain && (rf_source_drain_point(s, e) || one_round(s, RF_SCAN_SUSPECT, e)))
+			return -1;
+	}
 	return 0;
 }

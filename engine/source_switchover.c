@@ -83,6 +83,8 @@ static int pause_guest(struct rf_source *s, int64_t *mark, struct rf_error *e)
 				return -1;
 	}
 	s->owner = rf_owner_after(s->owner, RF_STEP_PAUSED);
+	if (s->drains.needed)
+		rf_scan_drained(&s->scan); /* what is suspect goes with the final pass */
 	if (rf_round_drain(&s->round, e))
 		return -1;
 	stats->downtime_pause_ns = since(s, mark);

@@ -33,6 +33,10 @@ const struct rf_stat_name rf_stat_table[] = {
     STAT(normal_pages, "pages sent as data"),
     STAT(duplicate_pages, "pages found to be zero, and so not sent as data"),
     STAT(dirty_sync_count, "syncs of the dirty pages"),
+    STAT(drain_points,
+	 "times that the guest was stopped for a moment to let its disks' direct I/O end, the pause not counted"),
+    STAT(drain_point_ns, "time that the guest stood still for these"),
+    STAT(suspect_pages, "pages looked at again after these, because direct I/O might have changed them"),
     STAT(page_bytes, "size of a page"),
     STAT(registrations, "registrations asked for"),
     STAT(registered_bytes, "bytes registered, each time counted"),
@@ -66,6 +70,7 @@ const struct rf_stat_name rf_round_stat_table[] = {
     ROUND(wait_queue_ns, "waited for room on the lanes"),
     ROUND(wait_scan_ns, "waited for the next slice of the sync"),
     ROUND(wait_pace_ns, "waited because of max-bandwidth"),
+    ROUND(suspect_pages, "pages looked at again after a drain point or the pause, for no other reason"),
     {NULL, NULL, 0},
 };
 
@@ -96,6 +101,7 @@ int rf_stats_add_round(struct rf_stats *s, const struct rf_round_stats *round)
 	s->rounds[s->nrounds++] = *round;
 	s->wait_key_ns += round->wait_key_ns;
 	s->wait_queue_ns += round->wait_queue_ns;
+	s->suspect_pages += round->suspect_pages;
 	return 0;
 }
 

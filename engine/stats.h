@@ -23,6 +23,7 @@ struct rf_round_stats {
 	uint64_t wait_queue_ns; /* … for room on the lanes */
 	uint64_t wait_scan_ns;  /* … for the next slice of the scan */
 	uint64_t wait_pace_ns;  /* … because of max-bandwidth */
+	uint64_t suspect_pages; /* looked at again because of a drain point */
 };
 
 struct rf_stats {
@@ -46,6 +47,9 @@ struct rf_stats {
 	uint64_t normal_pages;
 	uint64_t duplicate_pages;  /* zero pages */
 	uint64_t dirty_sync_count; /* syncs, the first scan not counted */
+	uint64_t drain_points;     /* the pause not counted */
+	uint64_t drain_point_ns;   /* the guest stood still for them */
+	uint64_t suspect_pages;    /* of all rounds that have ended */
 	uint64_t page_bytes;       /* 4096 */
 	uint64_t registrations;
 	uint64_t registered_bytes;

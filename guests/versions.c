@@ -37,7 +37,8 @@ void rf_versions_spec_init(struct rf_versions_spec *s, enum rf_role role, uint64
 			[RF_VERSIONS_LOAD] = 8000000,
 			[RF_VERSIONS_RESUME] = 1000000,
 			[RF_VERSIONS_UNDO] = 1000000,
-			[RF_VERSIONS_DISCARD] = 2000000},
+			[RF_VERSIONS_DISCARD] = 2000000,
+			[RF_VERSIONS_DRAIN] = 1000000},
 	    .facts = "machine=versions-1",
 	};
 }
@@ -64,16 +65,26 @@ void rf_versions_violate(const struct rf_versions *g, const char *format, ...)
 
 /* ---- memory ---------------------------------------------------------------------------------------------------- */
 
-void rf_versions_write(struct rf_versions_block *b, uint64_t page, bool zero)
+void rf_versions_change(struct rf_versions_block *b, uint64_t page, bool zero)
 {
 	struct rf_versions *g = b->guest;
 
 	/* the top bit tells what was left at a destination from what a source wrote */
 	b->version[page] = zero ? 0 : (uint32_t)(++g->writes) | (g->spec.role == RF_ROLE_DESTINATION ? 1u << 31 : 0);
 	assert(g->writes < 1u << 31);
+}
+
+void rf_versions_touch(struct rf_versions_block *b, uint64_t page)
+{
 	rf_pages_add(&b->present, page, 1);
 	if (rf_pages_has(&b->armed, page))
 		rf_pages_add(&b->dirty, page, 1);
+}
+
+void rf_versions_write(struct rf_versions_block *b, uint64_t page, bool zero)
+{
+	rf_versions_change(b, page, zero);
+	rf_versions_touch(b, page);
 }
 
 /* Data comes in runs, as in a real guest. */
@@ -146,6 +157,7 @@ int rf_versions_open(const struct rf_versions_spec *spec, struct rf_versions_wor
 	}
 	g->guest->own_tracker = &rf_versions_tracker;
 	g->guest->may_discard = !spec->never_discards;
+	g->guest->needs_drain = spec->dma_per_s && !spec->hides_dma;
 	snprintf(g->guest->discarder, sizeof(g->guest->discarder), "%s", spec->discarder ? spec->discarder : "");
 	for (i = 0; i < spec->nblocks; i++) {
 		if (open_block(g, i, e)) {
@@ -212,6 +224,7 @@ void rf_versions_advance(struct rf_versions *g, int64_t now_ns)
 		for (; g->next_write_ns <= now_ns; g->next_write_ns += interval_ns ? interval_ns : 1)
 			write_something(g);
 	}
+	rf_versions_advance_dma(g, now_ns);
 	g->now_ns = now_ns;
 }
 
@@ -220,7 +233,7 @@ void rf_versions_start(struct rf_versions *g)
 	if (g->running)
 		return;
 	g->running = true;
-	g->started_ns = g->next_write_ns = g->now_ns;
+	g->started_ns = g->next_write_ns = g->next_dma_ns = g->now_ns;
 	if (++g->world->runners > 1)
 		rf_versions_violate(g, "two guests run at once");
 	if (g->successes[RF_VERSIONS_DISCARD] || g->successes[RF_VERSIONS_FINISH])

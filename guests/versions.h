@@ -6,6 +6,7 @@
  *
  *   versions.c            its making, its memory, what it writes as time goes on
  *   versions_block.c      its blocks as the engine sees them, and as a simulated fabric moves them
+ *   versions_dma.c        what its devices write, which no tracker sees but for the beginning
  *   versions_tracker.c    which pages were written
  *   versions_lifecycle.c  pause, save, load and so on, each with its cost, each may fail on purpose */
 #ifndef RAMFERRY_GUESTS_VERSIONS_H
@@ -14,7 +15,7 @@
 #include "memory/guest.h"
 #include "memory/tracker.h"
 
-enum { RF_VERSIONS_MAX_BLOCKS = 4 };
+enum { RF_VERSIONS_MAX_BLOCKS = 4, RF_VERSIONS_MAX_DMA = 64 };
 
 enum rf_versions_load {
 	RF_VERSIONS_IDLE,
@@ -34,6 +35,7 @@ enum rf_versions_op {
 	RF_VERSIONS_UNDO,
 	RF_VERSIONS_DISCARD,
 	RF_VERSIONS_FINISH,
+	RF_VERSIONS_DRAIN,
 	RF_VERSIONS_OPS,
 };
 
@@ -66,6 +68,15 @@ struct rf_versions_spec {
 	const char *facts;
 	bool never_discards;   /* and says so */
 	const char *discarder; /* what it names as giving memory back */
+	uint64_t dma_per_s;    /* reads from a disk: a page is dirtied when one begins, and changes until it ends */
+	int64_t dma_ns;        /* the longest of them */
+	bool hides_dma;        /* and says that it has none: a bug, which a test plants */
+};
+
+struct rf_versions_dma { /* under way */
+	struct rf_versions_block *block;
+	uint64_t page;
+	int64_t half_ns, end_ns; /* INT64_MAX: it is past its half */
 };
 
 struct rf_versions_block {
@@ -89,6 +100,9 @@ struct rf_versions {
 	bool resume_run; /* destination: what resume() was told */
 	bool tracking;   /* between the tracker's open and close */
 	unsigned calls[RF_VERSIONS_OPS], successes[RF_VERSIONS_OPS];
+	struct rf_versions_dma dma[RF_VERSIONS_MAX_DMA];
+	unsigned ndma;
+	int64_t next_dma_ns;
 	uint64_t direct_pages, staged_pages; /* sent from its memory; from a copy */
 	unsigned char *state;                /* source: early_bytes and state_bytes of it */
 	uint64_t state_at;                   /* how much of it was handed out; destination: was loaded */
@@ -123,6 +137,10 @@ void rf_versions_store_image(void *guest, uint64_t remote, uint64_t length, cons
 /* Between the files of this guest. */
 uint64_t rf_versions_random(struct rf_versions *g, uint64_t limit);
 void rf_versions_write(struct rf_versions_block *b, uint64_t page, bool zero);
+void rf_versions_touch(struct rf_versions_block *b, uint64_t page); /* what a write does but for the content */
+void rf_versions_change(struct rf_versions_block *b, uint64_t page, bool zero); /* … and the content alone */
+void rf_versions_advance_dma(struct rf_versions *g, int64_t now_ns);
+void rf_versions_end_dma(struct rf_versions *g); /* takes its time; the guest is stopped */
 void rf_versions_violate(const struct rf_versions *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
 extern const struct rf_block_ops rf_versions_block_ops;
 extern const struct rf_tracker_ops rf_versions_tracker;

@@ -14,6 +14,7 @@ static const char *const names[] = {
     [RF_VERSIONS_PAUSE] = "pause",     [RF_VERSIONS_SAVE] = "save",     [RF_VERSIONS_LOAD_EARLY] = "early load",
     [RF_VERSIONS_LOAD] = "load",       [RF_VERSIONS_RESUME] = "resume", [RF_VERSIONS_UNDO] = "undo",
     [RF_VERSIONS_DISCARD] = "discard", [RF_VERSIONS_FINISH] = "finish",
+    [RF_VERSIONS_DRAIN] = "drain",
 };
 _Static_assert(sizeof(names) / sizeof(names[0]) == RF_VERSIONS_OPS, "every operation has its name");
 
@@ -92,6 +93,24 @@ static int draw_state(struct rf_versions *g, struct rf_error *e)
 	return 0;
 }
 
+static int versions_drain(void *ctx, struct rf_error *e)
+{
+	struct rf_versions *g = ctx;
+	bool running = g->running;
+
+	if (g->calls[RF_VERSIONS_PAUSE])
+		rf_versions_violate(g, "a drain point after the pause");
+	g->ran = running;
+	rf_versions_stop(g);
+	begin(g, RF_VERSIONS_DRAIN);
+	rf_versions_end_dma(g);
+	if (end(g, RF_VERSIONS_DRAIN, e))
+		return -1;
+	if (running)
+		rf_versions_start(g);
+	return 0;
+}
+
 /* The next piece, of what there is up to `end`. */
 static int hand_out(struct rf_versions *g, const struct rf_state_sink *sink, uint64_t end, struct rf_error *e)
 {
@@ -117,6 +136,7 @@ static int versions_pause(void *ctx, const struct rf_state_sink *early, enum rf_
 	*stand = RF_STAND_STILL;
 	*was_running = g->ran = g->running;
 	rf_versions_stop(g);
+	rf_versions_end_dma(g);
 	discard_some(g);
 	take_snapshot(g);
 	return end(g, RF_VERSIONS_PAUSE, e);
@@ -216,7 +236,7 @@ static int versions_undo(void *ctx, struct rf_error *e)
 	begin(g, RF_VERSIONS_UNDO);
 	if (end(g, RF_VERSIONS_UNDO, e))
 		return -1;
-	if (g->calls[RF_VERSIONS_PAUSE] && g->ran)
+	if ((g->calls[RF_VERSIONS_PAUSE] || g->calls[RF_VERSIONS_DRAIN]) && g->ran)
 		rf_versions_start(g);
 	return 0;
 }
@@ -255,6 +275,7 @@ const struct rf_lifecycle_ops rf_versions_lifecycle = {
     .check = versions_check,
     .facts = versions_facts,
     .prepare = versions_prepare,
+    .drain = versions_drain,
     .pause = versions_pause,
     .save = versions_save,
     .load_early = versions_load_early,

@@ -54,6 +54,11 @@ struct rf_lifecycle_ops {
 	int (*collect)(void *ctx, unsigned block, uint64_t first, uint64_t count, uint64_t *bitmap, struct rf_error *e);
 	void (*stop_tracking)(void *ctx);
 
+	/* Source, before pause(): a drain point. Every write of a device that has begun comes to its end; no other begins before that.
+	 * A guest that runs is stopped for it, and runs on afterwards: if that fails undo() sees to it. One that its operator
+	 * has paused stays so. Given if needs_drain may become true. */
+	int (*drain)(void *ctx, struct rf_error *e);
+
 	/* Source: a step towards a guest that stands still and whose devices write no more; called until *stand says so.
 	 * *was_running then says what the destination shall restore. Device state that depends on nothing in guest RAM may
 	 * be handed to `early` on the way: it travels at once. */
@@ -97,6 +102,8 @@ struct rf_guest {
 	const struct rf_tracker_ops *own_tracker; /* set by simulated guests; NULL: choose from memory/tracker.h */
 	bool may_discard;                         /* pages may become holes without a write (balloon); true at first */
 	char discarder[96];       /* what does that, for people: "the device virtio-mem-pci". "": not known */
+	bool needs_drain;         /* devices write where trackers hear only of the beginning (direct I/O); false at first */
+	char direct_writer[96];   /* what does that, for people: "the disk /a.img". "": not known */
 	const struct rf_log *log; /* set by lib/ before check(); may be NULL */
 };
 

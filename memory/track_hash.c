@@ -147,6 +147,7 @@ static void hash_drop(struct rf_tracker *t, unsigned block, struct rf_run slice)
 const struct rf_tracker_ops rf_track_hash = {
     .name = "hash",
     .staged = true,
+    .sees_devices = true,
     .probe = hash_probe,
     .open = hash_open,
     .arm = hash_arm,

@@ -23,6 +23,11 @@ struct rf_tracker_ops {
 	/* What is sent must be the copy that sent() was told about, not the guest's page itself. */
 	bool staged;
 
+	/* It compares what is there, and so finds at its last collect() also what devices have written behind the page tables'
+	 * back (rf_guest.needs_drain). The others tell of that at its beginning only, and must then tell of the page whatever
+	 * it holds. */
+	bool sees_devices;
+
 	/* Can it serve this guest on this kernel? -1 with one sentence that says why not. Touches nothing. */
 	int (*probe)(struct rf_guest *g, struct rf_error *why);
 

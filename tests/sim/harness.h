@@ -60,6 +60,7 @@ struct story {
 	uint64_t seed;
 	struct rf_sim_model model;
 	struct story_side source, destination;
+	bool may_be_stale; /* a bug is planted, and whether memory arrives whole is what is asked */
 	bool faults_cut; /* what a fault loses is lost for both sides at once; otherwise one of them has to notice */
 
 	/* Called with every progress report of the source. */
@@ -82,6 +83,7 @@ struct story {
 void story_begin(struct story *s, uint64_t seed);
 void story_writes(struct story *s, uint64_t writes_per_s, uint64_t working_mib);
 void story_size(struct story *s, uint64_t mib);
+void story_reads(struct story *s, uint64_t reads_per_s, int64_t longest_ns); /* direct I/O into any of its pages */
 void story_at(struct story *s, int64_t t_ns, void (*fn)(struct story *s));
 
 void story_run(struct story *s);
@@ -91,6 +93,7 @@ void story_moved(struct story *s);
 void story_failed(struct story *s, enum rf_code code, const char *part);
 void story_unknown(struct story *s);
 void story_end(struct story *s);
+bool story_is_stale(const struct story *s); /* a page did not arrive as it was */
 
 /* For scripts */
 void cancel_source(struct story *s);

@@ -40,6 +40,16 @@ static void any_guest(struct story *s)
 	from->pause_holes = from->save_writes * (from->save_writes % 3);
 }
 
+/* Direct I/O, or none. */
+static void any_disk(struct story *s)
+{
+	if (chance(2))
+		return;
+	story_reads(s, 1 + chance(chance(3) ? 500 : 5000), 1 + (int64_t)(chance(chance(4) ? 50 : 400) * RF_MS));
+	s->source.spec.cost_ns[RF_VERSIONS_DRAIN] = (int64_t)chance(20) * RF_MS;
+	s->source.spec.fails[RF_VERSIONS_DRAIN] = chance(20) == 0;
+}
+
 static void any_world(struct story *s)
 {
 	struct rf_sim_model *m = &s->model;
@@ -158,6 +168,7 @@ static void tell(uint64_t seed)
 	any_limits(&s);
 	any_fault(&s, fault, sizeof(fault));
 	any_trouble(&s);
+	any_disk(&s);
 	story_run(&s);
 	if (is_clean(&s) && !s.source.options.timeout_ns)
 		story_moved(&s);

@@ -40,6 +40,17 @@ static void low_point_goes_on_while_it_shrinks(void **state)
 	assert_int_equal(after(&c, RF_SWITCHOVER_LOW_POINT, 45 * MIB), RF_VERDICT_LEAVE); /* less than a third */
 }
 
+static void begun_again_it_knows_the_low_point(void **state)
+{
+	struct rf_converge c;
+	rf_converge_init(&c);
+	assert_int_equal(after(&c, RF_SWITCHOVER_LOW_POINT, 20 * MIB), RF_VERDICT_ROUND);
+	assert_int_equal(after(&c, RF_SWITCHOVER_LOW_POINT, 19 * MIB), RF_VERDICT_LEAVE);
+	rf_converge_begin_again(&c);
+	assert_int_equal(after(&c, RF_SWITCHOVER_LOW_POINT, 100 * MIB), RF_VERDICT_ROUND); /* fits, but could be less */
+	assert_int_equal(after(&c, RF_SWITCHOVER_LOW_POINT, 28 * MIB), RF_VERDICT_LEAVE);  /* half as much again as then */
+}
+
 static void low_point_leaves_when_next_to_nothing_is_left(void **state)
 {
 	struct rf_converge c;
@@ -92,6 +103,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(prediction_adds_up),
 	    cmocka_unit_test(low_point_goes_on_while_it_shrinks),
+	    cmocka_unit_test(begun_again_it_knows_the_low_point),
 	    cmocka_unit_test(low_point_leaves_when_next_to_nothing_is_left),
 	    cmocka_unit_test(threshold_leaves_as_soon_as_it_fits),
 	    cmocka_unit_test(three_rounds_without_progress_are_a_stall),
