@@ -40,6 +40,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define RF_VERBS_RAISE_MEMLOCK "raise the limit of locked memory (ulimit -l, or LimitMEMLOCK= of a service)"
+
 enum {
 	RF_VERBS_MAX_LISTENERS = 8,
 	RF_VERBS_CREDIT_FRAMES = 2, /* in flight */
@@ -191,8 +193,8 @@ int rf_verbs_post_receive(struct rf_verbs_lane *lane, unsigned buffer);
 uint8_t *rf_verbs_receive_buffer(const struct rf_verbs_lane *lane, unsigned buffer);
 uint8_t *rf_verbs_send_buffer(const struct rf_verbs_lane *lane, unsigned buffer);
 uint8_t *rf_verbs_credit_buffer(const struct rf_verbs_lane *lane, unsigned buffer);
-unsigned rf_verbs_receives(unsigned lane, unsigned lanes); /* how many buffers a lane has for what comes */
-uint64_t rf_verbs_buffer_bytes(unsigned lanes);            /* of all lanes together */
+unsigned rf_verbs_receives(unsigned lane, unsigned lanes);         /* how many buffers a lane has for what comes */
+uint64_t rf_verbs_own_bytes(unsigned lanes, unsigned queue_depth); /* that a connection pins for itself, at most */
 
 /* A completion's name: the lane, and a place in its ring or a receive buffer. */
 static inline uint64_t rf_verbs_name(unsigned lane, bool receive, uint32_t place)

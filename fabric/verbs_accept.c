@@ -28,6 +28,8 @@ struct accepting {
 	int64_t deadline_ns;
 	struct rf_verbs_hello first;
 	char peer[100];
+
+	struct rf_error gone; /* nobody can come any more */
 };
 
 static const char *name_of(struct rdma_cm_id *id, char *text, size_t room)
@@ -158,12 +160,30 @@ static struct rf_verbs_lane *lane_of(struct accepting *a, const struct rdma_cm_i
 	return NULL;
 }
 
+/* Whoever listens at all addresses hears nothing of it, and listens at devices that come later as well. */
+static void listener_removed(struct accepting *a, struct rdma_cm_id *id)
+{
+	struct rf_verbs *v = a->v;
+
+	for (unsigned i = 0; i < v->listener_count; i++) {
+		if (v->listeners[i] != id)
+			continue;
+		rdma_destroy_id(id);
+		v->listeners[i] = v->listeners[--v->listener_count];
+		break;
+	}
+	if (!v->listener_count)
+		rf_fail(&a->gone, RF_E_REFUSED, "the RDMA device at which a source was awaited was removed");
+}
+
 static void take_event(struct accepting *a, const struct rf_verbs_cm_event *event)
 {
 	struct rf_verbs_lane *lane = lane_of(a, event->id);
 
 	if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST)
 		return judge(a, event);
+	if (!lane && event->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		listener_removed(a, event->id);
 	if (!lane)
 		return; /* of a listener, or of a lane that was forgotten */
 	switch (event->type) {
@@ -201,6 +221,11 @@ static int gather_lanes(struct accepting *a, int64_t timeout_ns, struct rf_error
 			return -1;
 		if (r > 0)
 			take_event(a, &event);
+		if (a->gone.code) {
+			if (e)
+				*e = a->gone;
+			return -1;
+		}
 		if (a->want && a->have < a->want && rf_monotonic_ns() >= a->deadline_ns)
 			forget_lanes(a, "its other lanes did not come within 5 s");
 		if (r == 0 && deadline >= 0 && rf_monotonic_ns() >= deadline)

@@ -115,6 +115,12 @@ int rf_verbs_complete(struct rf_verbs *v, const struct ibv_wc *wc, struct rf_eve
 		rf_verbs_failed(v, wc);
 		return 0;
 	}
+	/* A write that carries a number takes a receive too, and leaves in its buffer what was there before. */
+	if (receive && (wc->opcode != IBV_WC_RECV || wc->wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV))) {
+		rf_verbs_lose(v, "%s broke the rules on lane %u: it sent something that is no message", v->peer,
+			      number);
+		return 0;
+	}
 	if (receive)
 		return received(v, &v->lanes[number], (uint32_t)wc->wr_id, wc->byte_len, event);
 	posts_done(&v->lanes[number], (uint32_t)wc->wr_id);

@@ -54,6 +54,11 @@ static int cannot_resolve(const struct connecting *c, int status, struct rf_erro
 	return rf_fail_errno(e, RF_E_REFUSED, -status, "cannot find a way to %s by RDMA", c->v->peer);
 }
 
+static int nobody_listens(const struct connecting *c, struct rf_error *e)
+{
+	return rf_fail(e, RF_E_REFUSED, "nobody listens for RDMA at %s", c->v->peer);
+}
+
 /* The status is a reason of the connection manager, or an errno value where connections are TCP's (iWARP). */
 static int rejected(struct connecting *c, const struct rf_verbs_cm_event *event, struct rf_error *e)
 {
@@ -71,7 +76,7 @@ static int rejected(struct connecting *c, const struct rf_verbs_cm_event *event,
 		return rf_fail(e, RF_E_REFUSED, "%s does not accept our connection (status %u)", peer, answer.status);
 	}
 	if (event->status == REJECTED_NO_SERVICE || event->status == -ECONNREFUSED)
-		return rf_fail(e, RF_E_REFUSED, "nobody listens for RDMA at %s", peer);
+		return nobody_listens(c, e);
 	if (event->status == REJECTED_BY_PEER || event->status == -ECONNRESET)
 		return rf_fail(e, RF_E_REFUSED,
 			       "%s sent us away without a word: it is no ramferry (a QEMU's own rdma: perhaps), or has "
@@ -173,8 +178,12 @@ static int shake_hands(struct connecting *c, unsigned number, int64_t deadline_n
 	    .rnr_retry_count = 7, /* for ever; the credits see to it that none is needed */
 	};
 
-	if (rdma_connect(lane->id, &param))
+	if (rdma_connect(lane->id, &param)) {
+		c->reached = errno == ECONNREFUSED; /* iWARP's TCP knows at once */
+		if (c->reached)
+			return nobody_listens(c, e);
 		return rf_fail_errno(e, RF_E_REFUSED, errno, "cannot connect to %s", c->v->peer);
+	}
 	if (await(c, lane->id, RDMA_CM_EVENT_ESTABLISHED, deadline_ns, &event, e) < 0 ||
 	    judge_answer(c, &event, &answer, e) < 0)
 		return -1;

@@ -61,7 +61,11 @@ static int set_limits(struct rf_verbs *v, unsigned lane_count, struct rf_error *
 			       d->max_qp_wr, d->max_cqe, lane_count - 1);
 	l->lanes = lane_count - 1;
 	l->queue_depth = (unsigned)rf_min_u64(l->queue_depth, (uint64_t)depth);
-	l->max_write_bytes = (uint32_t)rf_min_u64(l->max_write_bytes, port.max_msg_sz);
+	/* Whole pages: the engine counts in those. (Messages of ours must go too, and every card takes them.) */
+	if (port.max_msg_sz < RF_VERBS_MIN_MESSAGE_BYTES + sizeof(struct rf_verbs_frame))
+		return rf_fail(e, RF_E_REFUSED, "port %u of %s takes no more than %u bytes at once, which is too few",
+			       v->port, name_of(v), port.max_msg_sz);
+	l->max_write_bytes = (uint32_t)rf_min_u64(l->max_write_bytes, port.max_msg_sz / 4096 * 4096);
 	l->on_demand = can_follow_page_tables(v->context);
 	return 0;
 }
@@ -83,8 +87,12 @@ static int open_queue(struct rf_verbs *v, unsigned lane_count, struct rf_error *
 	v->cq = ibv_create_cq(v->context, (int)(per_lane * lane_count), v, v->completions, 0);
 	if (v->cq)
 		return 0;
-	rf_fail_errno(e, RF_E_REFUSED, errno, "cannot make a queue for %u completions of %s", per_lane * lane_count,
-		      name_of(v));
+	if (errno == ENOMEM)
+		rf_fail(e, RF_E_REFUSED, "cannot make a queue for %u completions of %s: " RF_VERBS_RAISE_MEMLOCK,
+			per_lane * lane_count, name_of(v));
+	else
+		rf_fail_errno(e, RF_E_REFUSED, errno, "cannot make a queue for %u completions of %s",
+			      per_lane * lane_count, name_of(v));
 destroy_channel:
 	ibv_destroy_comp_channel(v->completions);
 	v->completions = NULL;

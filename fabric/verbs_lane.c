@@ -34,9 +34,13 @@ static size_t buffers_bytes(unsigned lane, unsigned lanes)
 	       (lane == 0 ? RF_VERBS_CREDIT_FRAMES * CREDIT_BYTES : 0);
 }
 
-uint64_t rf_verbs_buffer_bytes(unsigned lanes)
+/* Queues come on top: cards of hardware have them in our memory, pinned, with 64 bytes for a completion and twice to thrice
+ * that for a request. (Soft-RoCE has them in the kernel's.) */
+uint64_t rf_verbs_own_bytes(unsigned lanes, unsigned queue_depth)
 {
-	uint64_t bytes = 0;
+	enum { REQUEST_BYTES = 256 };
+	uint64_t requests = queue_depth + 2 * (uint64_t)CONTROL_BUFFERS + RF_VERBS_CREDIT_FRAMES;
+	uint64_t bytes = (lanes + 1) * requests * REQUEST_BYTES;
 
 	for (unsigned lane = 0; lane <= lanes; lane++)
 		bytes += rf_round_up(buffers_bytes(lane, lanes), 4096);
@@ -102,9 +106,7 @@ static int open_buffers(struct rf_verbs *v, struct rf_verbs_lane *lane, struct r
 		return 0;
 	if (errno == ENOMEM)
 		return rf_fail(e, RF_E_REFUSED,
-			       "cannot register the message buffers (%zu bytes): raise the limit of locked memory "
-			       "(ulimit -l, or LimitMEMLOCK= of a service)",
-			       bytes);
+			       "cannot register the message buffers (%zu bytes): " RF_VERBS_RAISE_MEMLOCK, bytes);
 	return rf_fail_errno(e, RF_E_REFUSED, errno, "cannot register the message buffers (%zu bytes)", bytes);
 }
 
@@ -131,9 +133,15 @@ static int open_queue_pair(struct rf_verbs *v, struct rf_verbs_lane *lane, unsig
 	    .qp_type = IBV_QPT_RC,
 	};
 
-	if (rdma_create_qp(lane->id, v->pd, &attributes))
+	if (rdma_create_qp(lane->id, v->pd, &attributes)) {
+		if (errno == ENOMEM)
+			return rf_fail(e, RF_E_REFUSED,
+				       "cannot make a queue pair for %u requests on %s: " RF_VERBS_RAISE_MEMLOCK
+				       ", or take a smaller --queue-depth",
+				       requests, ibv_get_device_name(v->context->device));
 		return rf_fail_errno(e, RF_E_REFUSED, errno, "cannot make a queue pair for %u requests on %s", requests,
 				     ibv_get_device_name(v->context->device));
+	}
 	for (unsigned i = 0; i < lane->receives; i++) {
 		int err = rf_verbs_post_receive(lane, i);
 

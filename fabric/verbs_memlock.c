@@ -53,8 +53,8 @@ int rf_verbs_can_pin(struct rf_fabric *f, uint64_t bytes, struct rf_error *e)
 		return 0;
 	uint64_t pinned = status_number("VmPin:", "%" SCNu64) * 1024, all;
 
-	if (!rf_verbs_of(f)->lane_count) /* our own buffers come on top; once connected they are in VmPin */
-		pinned += rf_verbs_buffer_bytes(f->limits.lanes);
+	if (!rf_verbs_of(f)->lane_count) /* our own buffers and queues come on top; once connected they are in VmPin */
+		pinned += rf_verbs_own_bytes(f->limits.lanes, f->limits.queue_depth);
 	if (!rf_add_u64(bytes, pinned, &all))
 		all = UINT64_MAX;
 	if (all <= limit.rlim_cur)

@@ -251,6 +251,8 @@ void rf_verbs_flush(struct rf_verbs *v, int64_t patience_ns)
 		bool waiting = false;
 
 		give_back(v);
+		/* Nobody wants a worker's news or a call to wake any more; left there they would keep us from sleeping. */
+		rf_events_poll(v->events, dropped, FLUSH_EVENTS, 0);
 		int n = look(v, dropped, FLUSH_EVENTS, now);
 
 		for (unsigned i = 0; i < v->lane_count; i++)

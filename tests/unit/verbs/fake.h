@@ -30,9 +30,13 @@ struct fake_card {
 	unsigned optional_refused; /* registrations that asked for what is optional, which the card does not know */
 	bool knows_optional, knows_huge;
 	bool follows_page_tables;
-	int post_error;       /* posting fails with this errno */
-	int resolve_status;   /* of an address: 0, or a negative errno */
-	bool answers_nothing; /* connection requests are lost */
+	int post_error;                    /* posting fails with this errno */
+	int connect_error;                 /* connecting fails at once with this errno */
+	int queue_error;                   /* no completion queue can be made, for this errno */
+	int pair_error;                    /* no queue pair can be made, for this errno */
+	enum ibv_wc_opcode receive_opcode; /* what completed receives are said to be */
+	int resolve_status;                /* of an address: 0, or a negative errno */
+	bool answers_nothing;              /* connection requests are lost */
 
 	/* counted since fake_reset() */
 	unsigned signaled, unsignaled, chains;

@@ -13,7 +13,7 @@
 #define HEALTHY                                                                                       \
 	{                                                                                             \
 		.max_qp_wr = 1024, .max_cqe = 1 << 16, .max_mr_size = 1 << 30, .max_msg_sz = 1 << 30, \
-		.knows_optional = true                                                                \
+		.knows_optional = true, .receive_opcode = IBV_WC_RECV                                 \
 	}
 
 struct fake_card fake = HEALTHY;
@@ -71,7 +71,11 @@ static void complete(struct fake_qp *q, uint64_t wr_id, enum ibv_wc_status statu
 
 	assert(cq->count < (uint32_t)cq->cq.cqe); /* a queue that overflows is lost on a real card */
 	cq->ring[(cq->head + cq->count++) % (uint32_t)cq->cq.cqe] =
-	    (struct completion){.wc = {.wr_id = wr_id, .status = status, .byte_len = bytes, .qp_num = q->qp.qp_num},
+	    (struct completion){.wc = {.wr_id = wr_id,
+				       .status = status,
+				       .opcode = wr_id >> 63 ? fake.receive_opcode : IBV_WC_SEND,
+				       .byte_len = bytes,
+				       .qp_num = q->qp.qp_num},
 				.q = q,
 				.frees = frees};
 	if (cq->armed)
@@ -293,6 +297,10 @@ const struct ibv_context_ops fake_ops = {
 
 int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 {
+	if (fake.pair_error) {
+		errno = fake.pair_error;
+		return -1;
+	}
 	struct fake_qp *q = calloc(1, sizeof(*q));
 
 	assert(q && !id->qp && (int)a->cap.max_send_wr <= fake.max_qp_wr && (int)a->cap.max_recv_wr <= fake.max_qp_wr);
@@ -363,6 +371,10 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *c)
 
 struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *owner, struct ibv_comp_channel *channel, int v)
 {
+	if (fake.queue_error) {
+		errno = fake.queue_error;
+		return NULL;
+	}
 	struct fake_cq *cq = calloc(1, sizeof(*cq));
 
 	assert(cq && cqe <= fake.max_cqe);

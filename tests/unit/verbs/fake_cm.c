@@ -304,6 +304,10 @@ int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *p)
 	struct fake_id *f = (struct fake_id *)id;
 
 	assert(p->private_data_len <= FAKE_PRIVATE_BYTES && p->rnr_retry_count == 7);
+	if (fake.connect_error) {
+		errno = fake.connect_error;
+		return -1;
+	}
 	pthread_mutex_lock(&fake_lock);
 	struct fake_id *listener = find_listener(f->port);
 
@@ -380,7 +384,7 @@ void fake_remove(void)
 {
 	pthread_mutex_lock(&fake_lock);
 	for (struct fake_id *id = ids; id; id = id->next)
-		if (id->id.qp)
+		if (id->id.qp || id->listens)
 			tell(id, NULL, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0, 0);
 	pthread_mutex_unlock(&fake_lock);
 }

@@ -3,6 +3,9 @@
 #include "tests/unit/verbs/pair.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
 
 #define MS INT64_C(1000000)
 
@@ -172,6 +175,35 @@ static void last_words(void **state)
 	pair_close(&pair);
 }
 
+static void *carry_out_late(void *arg)
+{
+	usleep(300 * 1000);
+	while (fake_step(0))
+		;
+	return NULL;
+}
+
+/* The peer is slow to take the last words, and somebody has called to wake: waiting takes no CPU all the same. */
+static void patient_close(void **state)
+{
+	struct timespec before, after;
+	pthread_t thread;
+	struct pair pair;
+
+	fake_reset();
+	pair_open(&pair, NULL);
+	assert_int_equal(pair.p.source->ops->send(pair.p.source, 0, "last words", 10), 1);
+	pair.p.source->ops->wake(pair.p.source);
+	pthread_create(&thread, NULL, carry_out_late, NULL);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+	pair.p.source->ops->close(pair.p.source);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+	pthread_join(thread, NULL);
+	pair.p.source = NULL;
+	assert_true((after.tv_sec - before.tv_sec) * 1000 * MS + after.tv_nsec - before.tv_nsec < 100 * MS);
+	pair_close(&pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -183,6 +215,7 @@ int main(void)
 	    cmocka_unit_test(removed),
 	    cmocka_unit_test(posting_fails),
 	    cmocka_unit_test(last_words),
+	    cmocka_unit_test(patient_close),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

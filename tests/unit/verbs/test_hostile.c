@@ -62,6 +62,24 @@ static void frames(void **state)
 	frame_is_refused(0, &f, 20, "a frame of credits of another length than it has");
 }
 
+/* A write that tells a number takes a receive, in whose buffer an older message may still stand. */
+static void no_messages(void **state)
+{
+	static const enum ibv_wc_opcode opcodes[] = {IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SEND};
+	struct frame f = {.head = {.kind = RF_VERBS_MESSAGE, .length = 4}};
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct pair pair;
+
+		fake_reset();
+		pair_open(&pair, NULL);
+		fake.receive_opcode = opcodes[i];
+		assert_true(fake_deliver(destination_lane(1), &f, 20));
+		pair_is_lost(pair.p.destination, "broke the rules on lane 1: it sent something that is no message");
+		pair_close(&pair);
+	}
+}
+
 /* Whatever comes, it is a message of the length it says, or the end. */
 static void random_frames(void **state)
 {
@@ -254,10 +272,8 @@ static void answers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(frames),
-	    cmocka_unit_test(random_frames),
-	    cmocka_unit_test(introductions),
-	    cmocka_unit_test(answers),
+	    cmocka_unit_test(frames),        cmocka_unit_test(no_messages), cmocka_unit_test(random_frames),
+	    cmocka_unit_test(introductions), cmocka_unit_test(answers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

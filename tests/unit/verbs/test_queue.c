@@ -41,8 +41,21 @@ static void limits(void **state)
 	pair_close(&pair);
 
 	fake_reset();
-	fake.max_cqe = 50;
+	fake.max_msg_sz = (1 << 20) - 1;
+	pair_open(&pair, &(struct rf_fabric_config){.lanes = 1, .rdma_retry = 7, .gid_index = -1});
+	assert_int_equal(pair.p.source->limits.max_write_bytes, (1 << 20) - PAGE);
+	pair_close(&pair);
+
+	fake_reset();
+	fake.max_msg_sz = 4096;
 	struct verbs_pair p;
+
+	assert_false(verbs_pair_open(&p, &config));
+	pair_contains(p.e.text, "port 1 of fake0 takes no more than 4096 bytes at once, which is too few");
+	verbs_pair_close(&p);
+
+	fake_reset();
+	fake.max_cqe = 50;
 
 	assert_false(verbs_pair_open(&p, &config));
 	pair_contains(p.e.text, "fake0 takes 1024 requests per queue and 50 completions: too few for 2 lanes");

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <linux/memfd.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -48,6 +49,47 @@ static void connecting(void **state)
 	fake.register_error = ENOMEM;
 	fake_answer(RDMA_CM_EVENT_ESTABLISHED, 0, NULL, 0);
 	pair_contains(connect_error(1000 * MS, NULL, -1).text, "raise the limit of locked memory (ulimit -l");
+	/* Cards of hardware pin their queues, too. */
+	fake.register_error = 0;
+	fake.queue_error = ENOMEM;
+	pair_contains(connect_error(1000 * MS, NULL, -1).text,
+		      "completions of fake0: raise the limit of locked memory");
+	fake.queue_error = EINVAL;
+	pair_contains(connect_error(1000 * MS, NULL, -1).text, "completions of fake0: Invalid argument");
+	fake.queue_error = 0;
+	fake.pair_error = ENOMEM;
+	pair_contains(connect_error(1000 * MS, NULL, -1).text, "requests on fake0: raise the limit of locked memory");
+	fake.pair_error = 0;
+	/* Where connections are TCP's, it may be known before there is an event. */
+	fake.connect_error = ECONNREFUSED;
+	pair_contains(connect_error(1000 * MS, NULL, -1).text, "nobody listens for RDMA at 10.0.0.1:9");
+}
+
+static void *remove_soon(void *arg)
+{
+	usleep(50 * 1000);
+	fake_remove();
+	return NULL;
+}
+
+/* Nobody can come over a device that is gone: no waiting for ever. */
+static void removed_while_listening(void **state)
+{
+	struct rf_uri where;
+	struct rf_error e = {0};
+	struct rf_fabric *f;
+	pthread_t thread;
+
+	fake_reset();
+	f = verbs_listen(&where, &e);
+	assert_non_null(f);
+	pthread_create(&thread, NULL, remove_soon, NULL);
+	assert_int_equal(f->ops->accept(f, 5000 * MS, &e), -1);
+	pthread_join(thread, NULL);
+	pair_contains(e.text, "the RDMA device at which a source was awaited was removed");
+	assert_int_equal(e.code, RF_E_REFUSED);
+	f->ops->close(f);
+	assert_int_equal(fake.things, 0);
 }
 
 static void silence(void **state)
@@ -233,9 +275,13 @@ static void keys(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(connecting),       cmocka_unit_test(silence),
-	    cmocka_unit_test(devices),          cmocka_unit_test(failed_registrations),
-	    cmocka_unit_test(relaxed_ordering), cmocka_unit_test(keys),
+	    cmocka_unit_test(connecting),
+	    cmocka_unit_test(silence),
+	    cmocka_unit_test(removed_while_listening),
+	    cmocka_unit_test(devices),
+	    cmocka_unit_test(failed_registrations),
+	    cmocka_unit_test(relaxed_ordering),
+	    cmocka_unit_test(keys),
 	    cmocka_unit_test(on_demand),
 	};
 
