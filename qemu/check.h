@@ -12,7 +12,8 @@
 int rf_check_source_state(struct rf_qmp *q, struct rf_error *e);
 int rf_check_destination_state(struct rf_qmp *q, pid_t pid, struct rf_error *e);
 
-/* Source: whoever writes into guest RAM without QEMU's page tables knowing (writers.c). Notes in `g` what gives it back. */
+/* Source: whoever writes into guest RAM without QEMU's page tables knowing (writers.c). Notes in `g` what gives it back and
+ * what writes there by direct I/O. */
 int rf_check_writers(struct rf_qmp *q, pid_t pid, struct rf_guest *g, struct rf_error *e);
 
 /* "running", "paused", … as query-status says. */

@@ -104,7 +104,13 @@ static void examine_writers(struct examination *x)
 		return;
 	if (rf_check_writers(x->g->qmp, x->g->process.pid, x->guest, &e) != 0)
 		return refuse(x, "writers", &e);
-	rf_found(x->f, RF_FOUND_OK, AREA, "writers", NULL, "no device writes into its memory unseen");
+	if (x->guest->needs_drain)
+		rf_found(x->f, RF_FOUND_OK, AREA, "writers", NULL,
+			 "%s writes into its memory by direct I/O: in a move the guest is stopped for a moment, a few "
+			 "times, until that has ended",
+			 x->guest->direct_writer);
+	else
+		rf_found(x->f, RF_FOUND_OK, AREA, "writers", NULL, "no device writes into its memory unseen");
 }
 
 /* And all of it in the words of a move, which looks at more: other processes that write to the memory, for one. */

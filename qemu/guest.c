@@ -209,6 +209,7 @@ static const struct rf_lifecycle_ops qemu_ops = {
     .facts = facts,
     .prepare = prepare,
     .open_tracking = open_tracking,
+    .drain = rf_qemu_drain,
     .pause = rf_qemu_pause,
     .save = rf_qemu_save,
     .load_early = rf_qemu_load_early,
@@ -232,7 +233,10 @@ static void on_event(void *arg, const char *name, const json_t *data)
 	const char *status = json_string_value(json_object_get(data, "status"));
 	if (strcmp(name, "MIGRATION") == 0 && status)
 		snprintf(g->status, sizeof(g->status), "%s", status);
-	g->stopped |= strcmp(name, "STOP") == 0;
+	if (strcmp(name, "STOP") == 0) {
+		g->stopped = true;
+		g->stopped_us = rf_qmp_event_us(g->qmp);
+	}
 	g->resumed |= strcmp(name, "RESUME") == 0;
 }
 

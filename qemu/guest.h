@@ -24,6 +24,8 @@ struct rf_qemu {
 	bool continue_sent; /* source: `migrate-continue` was given: no cancelling any more */
 	bool pushed;        /* destination: the stream has begun to carry the state */
 	bool was_running;   /* source: before pause() */
+	bool drain_stopped; /* source: `stop` was given for a drain point, and no `cont` since */
+	int64_t stopped_us; /* when QEMU sent its last STOP event */
 	bool may_have_run;  /* destination: `cont` was given and not refused */
 	int stream;         /* our end of QEMU's migration stream, -1: none */
 	int64_t pause_deadline; /* source */
@@ -56,6 +58,8 @@ int rf_qemu_run(struct rf_qemu *g, int patience_ms, struct rf_error *e);
 
 /* ---- Lifecycle operations ---- */
 
+int rf_qemu_drain(void *ctx, struct rf_error *e);
+int rf_qemu_undo_drain(struct rf_qemu *g, struct rf_error *e);
 int rf_qemu_pause(void *ctx, const struct rf_state_sink *early, enum rf_stand *stand, bool *was_running,
 		  struct rf_error *e);
 int rf_qemu_save(void *ctx, const struct rf_state_sink *sink, struct rf_error *e);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /* The source's side of the hand-off.
  *
+ *   drain   drain.c
  *   pause   `migrate`. QEMU sends what is not shared (ROMs, video memory) while the guest runs on, then stops it and waits
  *           in pre-switchover. What it sends by then is handed out early: it goes into memory that is not guest RAM.
  *   save    `migrate-continue`. The device state follows, then the end of the stream; QEMU is in postmigrate.
@@ -182,6 +183,8 @@ static int run_again(struct rf_qemu *g, struct rf_error *e)
 static int undo(struct rf_qemu *g, struct rf_error *e)
 {
 	struct rf_error settings;
+	if (rf_qemu_undo_drain(g, e) != 0)
+		return rf_wrap(e, "it may stand still, look at it");
 	if (g->migrate_sent && (end_migration(g, e) != 0 || run_again(g, e) != 0))
 		return rf_wrap(e, "it may stand still, look at it");
 	if (g->stream >= 0) /* also a name that QEMU holds and `migrate` never took */

@@ -29,6 +29,7 @@ struct rf_qmp {
 	struct rf_frame frame;
 	rf_qmp_event_fn *on_event;
 	void *event_arg;
+	int64_t event_us; /* of the event that is being handed over */
 	struct rf_error death; /* code RF_E_NONE: alive */
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 };
@@ -247,6 +248,11 @@ int rf_qmp_version(const struct rf_qmp *q)
 	return q->version;
 }
 
+int64_t rf_qmp_event_us(const struct rf_qmp *q)
+{
+	return q->event_us;
+}
+
 int rf_qmp_fd(const struct rf_qmp *q)
 {
 	return q->fd;
@@ -273,6 +279,9 @@ void rf_qmp_close(struct rf_qmp *q)
 static bool take_event(struct rf_qmp *q, const json_t *message)
 {
 	const char *name = json_string_value(json_object_get(message, "event"));
+	const json_t *stamp = json_object_get(message, "timestamp");
+	q->event_us = json_integer_value(json_object_get(stamp, "seconds")) * 1000000 +
+		      json_integer_value(json_object_get(stamp, "microseconds"));
 	if (name && q->on_event)
 		q->on_event(q->event_arg, name, json_object_get(message, "data"));
 	return name;

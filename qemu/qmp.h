@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct rf_qmp;
@@ -29,6 +30,9 @@ int rf_qmp_greet(struct rf_qmp *q, struct rf_error *e);
 
 /* major * 10000 + minor * 100 + micro: 7.2.22 is 70222. */
 int rf_qmp_version(const struct rf_qmp *q);
+
+/* While an event is handed over: when QEMU sent it, in microseconds of CLOCK_REALTIME. 0: it does not say. */
+int64_t rf_qmp_event_us(const struct rf_qmp *q);
 
 void rf_qmp_on_event(struct rf_qmp *q, rf_qmp_event_fn *fn, void *arg);
 

@@ -189,9 +189,7 @@ bad_guest() { # REGEX OPTION of qemu_command...
 }
 
 qemu_start a append="$APPEND" && guest_up a || exit 1
-truncate -s 1M "$T/disk"
 mkdir "$T/fat"
-DISK="if=none,id=d,format=raw,file=$T/disk"
 
 check "wrong options get one sentence and status 2" wrong_options
 check "a socket that nobody listens at, none, and a file" dead_socket
@@ -211,6 +209,5 @@ check "a destination with memory in two nodes" unlike 'memory|RAM|block' ram=num
 check "a destination with private memory is told what to add" private_destination
 check "a destination that does not wait for a guest is told what to add" not_incoming
 check "private memory at the source: told what to add" bad_guest 'memory-backend-file.*share=on' ram=private
-check "a disk with cache.direct" bad_guest 'cache.direct' -- -drive "$DISK,cache=none" -device virtio-blk,drive=d
 check "a device that blocks migration" bad_guest 'qcow|fat' -- -drive "if=none,id=d,format=raw,file=fat:rw:$T/fat" -device virtio-blk,drive=d
 finish

@@ -109,8 +109,9 @@ static void devices(void **state)
 	expect_device("vhost-user-blk-pci", "the device vhost-user-blk-pci");
 	expect_device("virtio-blk-vhost-user", "the device virtio-blk-vhost-user");
 	expect_device("ivshmem-plain", "the device ivshmem-plain");
-	expect_device("scsi-block", "the device scsi-block passes SCSI commands through");
-	expect_device("scsi-generic", "the device scsi-generic passes SCSI commands through");
+	expect_device("vhost-user-scsi-pci", "the device vhost-user-scsi-pci");
+	expect_device("vfio-user-pci", "the device vfio-user-pci");
+	expect_device("pvrdma", "the device pvrdma writes into the guest's RAM unseen");
 	expect_device("virtio-pmem-pci", "the device virtio-pmem-pci holds data that outlives the guest");
 	expect_device("virtio-blk-pci", NULL);
 }
@@ -157,21 +158,46 @@ static void memory_devices(void **state)
 static void objects(void **state)
 {
 	expect_writer("qom-list", "[{\"name\": \"c0\", \"type\": \"child<cryptodev-vhost-user>\"}]", "the object c0");
+	expect_writer("qom-list", "[{\"name\": \"v0\", \"type\": \"child<x-vfio-user-server>\"}]", "the object v0");
 }
 
 static void disks(void **state)
 {
-	expect_writer(
-	    "query-named-block-nodes",
-	    "[{\"node-name\": \"n\", \"file\": \"/d.img\", \"drv\": \"file\", \"cache\": {\"direct\": true}}]",
-	    "the disk /d.img goes past the page cache");
-	expect_writer("query-named-block-nodes",
-		      "[{\"node-name\": \"n\", \"file\": \"\", \"cache\": {\"direct\": true}}]",
-		      "the disk n goes past the page cache");
 	expect_writer("query-named-block-nodes", "[{\"node-name\": \"n\", \"drv\": \"nvme\"}]",
 		      "the disk n has the driver nvme, which writes");
+	expect_writer("query-named-block-nodes", "[{\"node-name\": \"n\", \"drv\": \"nvme-io_uring\"}]",
+		      "the driver nvme-io_uring");
+	expect_writer("query-named-block-nodes", "[{\"node-name\": \"n\", \"drv\": \"io_uring\"}]",
+		      "the driver io_uring"); /* of libblkio, which pins all memory; not aio=io_uring of a file */
+	expect_writer("query-named-block-nodes", "[{\"node-name\": \"n\", \"drv\": \"virtio-blk-vfio-pci\"}]",
+		      "the driver virtio-blk-vfio-pci");
+	expect_writer("query-named-block-nodes", "[{\"node-name\": \"n\", \"drv\": \"virtio-blk-vhost-user\"}]",
+		      "the driver virtio-blk-vhost-user");
 	expect_writer("query-named-block-nodes", "[{\"node-name\": \"n\", \"drv\": \"virtio-blk-vhost-vdpa\"}]",
 		      "the driver virtio-blk-vhost-vdpa");
+}
+
+static void expect_direct(const char *command, const char *answer, const char *writer)
+{
+	expect_writer(command, answer, NULL);
+	assert_int_equal(guest.needs_drain, *writer != 0);
+	assert_string_equal(guest.direct_writer, writer);
+}
+
+static void direct_io_needs_drain_points(void **state)
+{
+	expect_direct(NULL, NULL, "");
+	expect_direct("query-named-block-nodes",
+		      "[{\"node-name\": \"m\", \"drv\": \"qcow2\", \"cache\": {\"direct\": false}},"
+		      "{\"node-name\": \"n\", \"file\": \"/d.img\", \"drv\": \"file\", \"cache\": {\"direct\": true}},"
+		      "{\"node-name\": \"o\", \"file\": \"/e.img\", \"drv\": \"file\", \"cache\": {\"direct\": true}}]",
+		      "the disk /d.img");
+	expect_direct("query-named-block-nodes",
+		      "[{\"node-name\": \"n\", \"file\": \"\", \"cache\": {\"direct\": true}}]", "the disk n");
+	expect_direct(NULL, NULL, ""); /* what another check has found is forgotten */
+	expect_direct("info qtree", "\"  dev: scsi-block, id \\\"\\\"\\r\\n\"", "the device scsi-block");
+	expect_direct("info qtree", "\"  dev: scsi-generic, id \\\"\\\"\\r\\n\"", "the device scsi-generic");
+	expect_direct("info qtree", "\"  dev: scsi-hd, id \\\"\\\"\\r\\n\"", "");
 }
 
 /* Words of another shape than expected must not crash us. */
@@ -195,6 +221,7 @@ int main(void)
 	    cmocka_unit_test(memory_devices),
 	    cmocka_unit_test(objects),
 	    cmocka_unit_test(disks),
+	    cmocka_unit_test(direct_io_needs_drain_points),
 	    cmocka_unit_test(nonsense),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
