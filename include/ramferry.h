@@ -46,8 +46,8 @@ typedef enum rf_result {
  * of the library, one at a time for each guest, and return 0 or, with a sentence in `why`, -1. NULL members are
  * successes that do nothing, except `pause` and `resume`, which must be given. Set `size` to sizeof(rf_guest_ops).
  *
- *     source       facts, prepare, pause, save, finish     a failure before the hand-off: undo, whatever was reached
- *     destination  facts, prepare, load, resume            a failure before it runs: discard
+ *     source       facts, prepare, (drain,) pause, save, finish   a failure before the hand-off: undo, whatever was reached
+ *     destination  facts, prepare, load, resume                   a failure before it runs: discard
  */
 typedef struct rf_guest_ops {
 	size_t size;
@@ -92,6 +92,12 @@ typedef struct rf_guest_ops {
 
 	/* rf_guest_free() was called. */
 	void (*close)(void *ctx);
+
+	/* Source, before pause; given by a guest into whose memory something writes unseen by the tracker but for the beginning:
+	 * direct I/O (a page is pinned when a read begins, and the data lands later), SCSI passthrough. Let all that has begun
+	 * come to its end, while nothing new begins; stop the guest for it if need be, and run it again unless it was stopped
+	 * before. Called a few times in a move. NULL: nothing does that. `pause` must see to the same. */
+	int (*drain)(void *ctx, char *why, size_t why_length);
 } rf_guest_ops;
 
 /* A guest in this process. `ops` is copied. NULL: no memory, or `ops` lacks pause or resume. */

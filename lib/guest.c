@@ -114,6 +114,15 @@ static void stop_tracking(void *ctx)
 	c->ops.stop_tracking(c->ctx);
 }
 
+static int drain(void *ctx, struct rf_error *e)
+{
+	struct callbacks *c = ctx;
+	char why[WHY_BYTES] = "";
+	int failed = c->ops.drain(c->ctx, why, sizeof why);
+
+	return verdict(failed, RF_E_FAILED, "drain", why, e);
+}
+
 static int pause_guest(void *ctx, const struct rf_state_sink *early, enum rf_stand *stand, bool *was_running,
 		       struct rf_error *e)
 {
@@ -204,6 +213,7 @@ static void fill_lifecycle(struct callbacks *c)
 	    .prepare = c->ops.prepare ? prepare : NULL,
 	    .collect = c->ops.collect ? collect : NULL,
 	    .stop_tracking = c->ops.stop_tracking ? stop_tracking : NULL,
+	    .drain = c->ops.drain ? drain : NULL,
 	    .pause = pause_guest,
 	    .save = c->ops.save ? save : NULL,
 	    .load = c->ops.load ? load : NULL,
@@ -241,8 +251,10 @@ RF_API rf_guest *rf_guest_new(const rf_guest_ops *ops, void *ctx)
 
 	rf_guest *guest = rf_guest_create(&c->lifecycle, c);
 
-	if (guest)
+	if (guest) {
+		guest->needs_drain = c->ops.drain != NULL;
 		return guest;
+	}
 free_callbacks:
 	free(c);
 	return NULL;

@@ -71,6 +71,17 @@ static int on_prepare(void *ctx, int destination, char *why, size_t why_length)
 	return step(c, "prepare", why, why_length);
 }
 
+static int on_drain(void *ctx, char *why, size_t why_length)
+{
+	struct counting *c = ctx;
+
+	counting_stop(c);
+	if (step(c, "drain", why, why_length))
+		return -1;
+	counting_run(c);
+	return 0;
+}
+
 static int on_pause(void *ctx, int *was_running, char *why, size_t why_length)
 {
 	struct counting *c = ctx;
@@ -156,9 +167,9 @@ static void on_progress(void *arg, const rf_progress *progress)
 		rf_cancel(c->m);
 }
 
-void counting_open(struct counting *c, bool receives)
+static void open_with(struct counting *c, bool receives, bool drains)
 {
-	static const rf_guest_ops ops = {
+	const rf_guest_ops ops = {
 	    .size = sizeof(ops),
 	    .facts = on_facts,
 	    .prepare = on_prepare,
@@ -169,6 +180,7 @@ void counting_open(struct counting *c, bool receives)
 	    .undo = on_undo,
 	    .discard = on_discard,
 	    .finish = on_finish,
+	    .drain = drains ? on_drain : NULL,
 	};
 	size_t length = COUNTING_PAGES * sizeof(*c->memory);
 
@@ -183,6 +195,16 @@ void counting_open(struct counting *c, bool receives)
 	c->m = rf_migration_new(c->guest);
 	rf_on_log(c->m, on_log, c);
 	rf_on_progress(c->m, on_progress, c);
+}
+
+void counting_open(struct counting *c, bool receives)
+{
+	open_with(c, receives, false);
+}
+
+void counting_open_with_direct_io(struct counting *c)
+{
+	open_with(c, false, true);
 }
 
 void counting_close(struct counting *c)

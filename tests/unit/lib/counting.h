@@ -40,6 +40,7 @@ struct counting {
 
 /* Memory, guest and migration. The guest does not run yet. */
 void counting_open(struct counting *c, bool receives);
+void counting_open_with_direct_io(struct counting *c); /* a source that says so: drain() is one of its callbacks */
 void counting_run(struct counting *c);
 void counting_stop(struct counting *c);
 void counting_close(struct counting *c);

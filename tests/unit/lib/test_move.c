@@ -181,6 +181,73 @@ static void each_tracker_serves(void **state)
 	}
 }
 
+static void open_draining_pair(struct pair *p, const char *tracker)
+{
+	counting_open_with_direct_io(&p->source);
+	counting_open(&p->dest, true);
+	counting_run(&p->source);
+	assert_int_equal(rf_set(p->source.m, "tracker", tracker), RF_OK);
+	start_pair(p);
+	join_pair(p);
+}
+
+static unsigned drains_told(const struct pair *p)
+{
+	unsigned n = 0;
+
+	for (const char *at = p->source.story; (at = strstr(at, "drain")); at++)
+		n++;
+	return n;
+}
+
+static void direct_io_is_let_end(void **state)
+{
+	struct pair p;
+	uint64_t points = 0;
+
+	open_draining_pair(&p, "wp-async");
+	if (p.source.result == RF_REFUSED) { /* an old kernel */
+		close_pair(&p);
+		skip();
+	}
+	assert_int_equal(p.source.result, RF_OK);
+	assert_int_equal(p.dest.loaded, p.source.total);
+	assert_says(p.source.story, "facts prepare drain ");
+	assert_int_equal(rf_stat(p.source.m, "drain_points", &points), 0);
+	assert_true(points >= 1);
+	assert_int_equal(points, drains_told(&p));
+	close_pair(&p);
+}
+
+static void who_compares_sees_direct_io(void **state)
+{
+	struct pair p;
+
+	open_draining_pair(&p, "hash");
+	assert_moved(&p);
+	close_pair(&p);
+}
+
+static void direct_io_does_not_end(void **state)
+{
+	struct pair p;
+
+	counting_open_with_direct_io(&p.source);
+	counting_open(&p.dest, true);
+	counting_run(&p.source);
+	p.source.fails = "drain";
+	start_pair(&p);
+	join_pair(&p);
+	if (p.source.result == RF_OK) { /* by hash */
+		close_pair(&p);
+		skip();
+	}
+	assert_not_moved(&p, RF_FAILED);
+	assert_string_equal(p.source.error, "cannot let the guest's direct I/O end: no drain today");
+	assert_string_equal(p.source.story, "facts prepare drain undo");
+	close_pair(&p);
+}
+
 static void source_callbacks_fail(void **state)
 {
 	static const char *const names[] = {"prepare", "pause", "save"};
@@ -358,6 +425,9 @@ int main(void)
 	    cmocka_unit_test(guest_comes_back),
 	    cmocka_unit_test(paused_guest_stays_paused),
 	    cmocka_unit_test(each_tracker_serves),
+	    cmocka_unit_test(direct_io_is_let_end),
+	    cmocka_unit_test(who_compares_sees_direct_io),
+	    cmocka_unit_test(direct_io_does_not_end),
 	    cmocka_unit_test(source_callbacks_fail),
 	    cmocka_unit_test(destination_callbacks_fail),
 	    cmocka_unit_test(other_facts_are_refused),
