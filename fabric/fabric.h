@@ -8,7 +8,8 @@
  * carry writes, and messages that must not overtake them. Each lane is one connection and keeps its order: a message
  * sent on a lane is delivered when every write posted on that lane before it is visible to the peer's CPU.
  *
- * Not promised: any order between lanes; that a written buffer is read before RF_EV_WRITTEN, or only once. */
+ * Not promised: any order between lanes; that RF_EV_WRITTEN comes before the peer's answer to what was written; that a
+ * written buffer is read before RF_EV_WRITTEN, or only once. */
 #ifndef RAMFERRY_FABRIC_FABRIC_H
 #define RAMFERRY_FABRIC_FABRIC_H
 

@@ -118,12 +118,27 @@ bool suite_write(struct suite_side *side, unsigned lane, const struct rf_write *
 	return true;
 }
 
-bool suite_all_written(struct suite_side *side)
+static bool all_written(const struct suite_side *side)
 {
 	for (unsigned lane = 1; lane <= side->f->limits.lanes; lane++)
-		while (side->written[lane] < side->posted[lane])
-			if (!suite_await(side, RF_EV_WRITTEN, NULL))
-				return false;
+		if (side->written[lane] < side->posted[lane])
+			return false;
+	return true;
+}
+
+bool suite_written_and_answered(struct suite_side *side)
+{
+	bool answered = false;
+	struct rf_event ev;
+
+	while (!answered || !all_written(side)) {
+		if (!next(side, answered ? "WRITTEN" : "MESSAGE", &ev))
+			return false;
+		if (ev.kind != RF_EV_WRITTEN && (ev.kind != RF_EV_MESSAGE || answered))
+			return FAIL(side, "%s came, too (%s)", kind_name(ev.kind),
+				    ev.kind == RF_EV_LOST ? side->loss : "no text");
+		answered |= ev.kind == RF_EV_MESSAGE;
+	}
 	return true;
 }
 

@@ -44,7 +44,9 @@ bool suite_await_loss(struct suite_side *side);
 /* However often it is refused. */
 bool suite_send(struct suite_side *side, unsigned lane, const void *message, size_t length);
 bool suite_write(struct suite_side *side, unsigned lane, const struct rf_write *w, int n);
-bool suite_all_written(struct suite_side *side);
+/* All writes are done, and a message has come: in any order, for a card may tell of the peer's answer before it tells of
+ * what is answered. */
+bool suite_written_and_answered(struct suite_side *side);
 
 /* Memory of one side that is ready for writes; on the source `remote` and `rkey` are those of the destination's. */
 struct suite_memory {

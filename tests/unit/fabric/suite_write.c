@@ -17,8 +17,7 @@ static void single_source(struct suite_side *s)
 
 	NEED(s, suite_write(s, 1, &w, 1));
 	NEED(s, suite_send(s, 1, "fence", 5));
-	NEED(s, suite_all_written(s));
-	NEED(s, suite_await(s, RF_EV_MESSAGE, NULL));
+	NEED(s, suite_written_and_answered(s));
 	NEED(s, suite_unmap(s, &m));
 }
 
@@ -60,8 +59,7 @@ static void scattered_source(struct suite_side *s)
 	}
 	for (unsigned lane = 1; lane <= lanes; lane++)
 		NEED(s, suite_send(s, lane, "fence", 5));
-	NEED(s, suite_all_written(s));
-	NEED(s, suite_await(s, RF_EV_MESSAGE, NULL));
+	NEED(s, suite_written_and_answered(s));
 	NEED(s, suite_unmap(s, &m));
 }
 
@@ -147,8 +145,7 @@ static void full_source(struct suite_side *s)
 	s->posted[1] = (unsigned)first;
 	NEED(s, suite_write(s, 1, w + first, QUEUED_WRITES - first));
 	NEED(s, suite_send(s, 1, "fence", 5));
-	NEED(s, suite_all_written(s));
-	NEED(s, suite_await(s, RF_EV_MESSAGE, NULL));
+	NEED(s, suite_written_and_answered(s));
 	NEED(s, suite_unmap(s, &m));
 }
 
@@ -221,8 +218,7 @@ static void stress_source(struct suite_side *s)
 		}
 		for (unsigned lane = 1; lane <= s->f->limits.lanes; lane++)
 			NEED(s, suite_send(s, lane, fence, sizeof(fence)));
-		NEED(s, suite_await(s, RF_EV_MESSAGE, NULL));
-		NEED(s, suite_all_written(s));
+		NEED(s, suite_written_and_answered(s));
 	}
 	NEED(s, suite_unmap(s, &m));
 }
