@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* The cards of this host and the addresses that are on them, for sentences and for those who name a card. On Ethernet an
- * address is a GID in IP form; on InfiniBand the address belongs to the IPoIB interface and GIDs say nothing of it. */
+/* The cards of this host and the addresses that are on them, for sentences and for those who name a card. RoCE's GIDs are
+ * addresses in IP form. InfiniBand's and iWARP's say nothing of addresses: those belong to an interface, and the connection
+ * manager is asked to which card it leads. */
 #include "fabric/verbs.h"
 
 #include "common/checked.h"
 #include "fabric/resolve.h"
 
 #include <errno.h>
+#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,13 +128,61 @@ static struct ibv_context *open_named(const char *name)
 	return context;
 }
 
-static bool fits(const struct rf_fabric_config *config, const struct ibv_gid_entry *g, int family,
+static bool is_link_local(const void *address)
+{
+	const struct sockaddr_in6 *v6 = address;
+
+	return v6->sin6_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr);
+}
+
+/* From a link-local address one gets no further than the link, so each calls its own kind. */
+static bool fits(const struct rf_fabric_config *config, const struct ibv_gid_entry *g, const struct sockaddr *to,
 		 struct sockaddr_storage *own, socklen_t *length)
 {
-	if (config->gid_index >= 0 ? g->gid_index != (uint32_t)config->gid_index : !is_usable(g))
+	bool named = config->gid_index >= 0;
+
+	if (named ? g->gid_index != (uint32_t)config->gid_index : !is_usable(g))
 		return false;
 	*length = gid_address(g, own);
-	return own->ss_family == family;
+	return own->ss_family == to->sa_family && (named || is_link_local(own) == is_link_local(to));
+}
+
+static bool leads_to(struct rdma_event_channel *channel, struct sockaddr *address, const char *device)
+{
+	struct rdma_cm_id *id;
+
+	if (rdma_create_id(channel, &id, NULL, RDMA_PS_TCP))
+		return false;
+	bool leads =
+	    !rdma_bind_addr(id, address) && id->verbs && strcmp(ibv_get_device_name(id->verbs->device), device) == 0;
+
+	rdma_destroy_id(id);
+	return leads;
+}
+
+/* Where GIDs are no addresses. */
+static bool find_by_interface(const char *device, const struct sockaddr *to, struct sockaddr_storage *own,
+			      socklen_t *length)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct ifaddrs *all = NULL;
+	bool found = false;
+
+	if (channel && getifaddrs(&all))
+		all = NULL;
+	for (struct ifaddrs *a = all; a && !found; a = a->ifa_next) {
+		if (!a->ifa_addr || a->ifa_addr->sa_family != to->sa_family ||
+		    is_link_local(a->ifa_addr) != is_link_local(to) || !leads_to(channel, a->ifa_addr, device))
+			continue;
+		*length = to->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+		memcpy(own, a->ifa_addr, *length);
+		found = true;
+	}
+	if (all)
+		freeifaddrs(all);
+	if (channel)
+		rdma_destroy_event_channel(channel);
+	return found;
 }
 
 int rf_verbs_own_address(const struct rf_fabric_config *config, const struct sockaddr *to, struct sockaddr_storage *own,
@@ -158,9 +208,11 @@ int rf_verbs_own_address(const struct rf_fabric_config *config, const struct soc
 	ssize_t n = gids ? ibv_query_gid_table(context, gids, MAX_GIDS, 0) : 0;
 
 	for (ssize_t i = 0; i < n && !found; i++)
-		found = fits(config, &gids[i], to->sa_family, own, length);
+		found = fits(config, &gids[i], to, own, length);
 	free(gids);
 	ibv_close_device(context);
+	if (!found && config->gid_index < 0)
+		found = find_by_interface(config->device, to, own, length);
 	if (found)
 		return 0;
 	*length = 0;

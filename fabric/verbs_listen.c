@@ -5,7 +5,6 @@
 
 #include "fabric/resolve.h"
 
-#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -102,19 +101,30 @@ static int cannot_listen(const char *host, uint16_t port, int err, struct rf_err
 		       devices);
 }
 
-/* With a device but no address given, that device's addresses are meant: the first that there is. */
+/* With a device but no address given, that device's addresses are meant: the first that there is, one that goes far before one
+ * that is for the link. */
 static int resolve(struct rf_verbs *v, const struct rf_uri *uri, struct addrinfo **all, struct rf_error *e)
 {
-	struct sockaddr any = {.sa_family = AF_INET};
+	struct sockaddr_in v4 = {.sin_family = AF_INET};
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+	struct sockaddr_in6 link = {.sin6_family = AF_INET6, .sin6_addr.s6_addr = {0xfe, 0x80}};
+	const void *kinds[] = {&v4, &v6, &link};
 	struct sockaddr_storage own;
-	char host[INET6_ADDRSTRLEN];
+	char host[NI_MAXHOST];
 	socklen_t length = 0;
+	struct rf_error why[3];
 
 	if (*uri->host || (!v->config.device && v->config.gid_index < 0))
 		return rf_resolve(uri->host, uri->port, v->events, -1, all, e);
-	if (rf_verbs_own_address(&v->config, &any, &own, &length, e) < 0)
+	for (unsigned i = 0; i < 3 && !length; i++)
+		if (rf_verbs_own_address(&v->config, kinds[i], &own, &length, &why[i]) < 0)
+			length = 0;
+	if (!length && e)
+		*e = why[0];
+	if (!length)
 		return -1;
-	inet_ntop(AF_INET, &((struct sockaddr_in *)&own)->sin_addr, host, sizeof(host));
+	if (getnameinfo((struct sockaddr *)&own, length, host, sizeof(host), NULL, 0, NI_NUMERICHOST))
+		return rf_fail(e, RF_E_REFUSED, "the address of %s cannot be told", v->config.device);
 	return rf_resolve(host, uri->port, v->events, -1, all, e);
 }
 

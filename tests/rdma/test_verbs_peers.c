@@ -303,6 +303,71 @@ static void tuned(void **state)
 	verbs_pair_close(&p);
 }
 
+/* Listen at `host` ("" for whatever address the device has) and connect, with the device named at both sides. */
+static void meet_over(char *device, const char *host, bool tell_where)
+{
+	struct rf_fabric_config config = verbs_config();
+	struct waiting w = {.where = {.scheme = "rdma"}};
+	char where[300] = "";
+
+	config.device = device;
+	config.lanes = 2;
+	snprintf(w.where.host, sizeof(w.where.host), "%s", host);
+	assert_int_equal(rf_fabric_verbs.open(&config, &w.f, &w.e), 0);
+	if (w.f->ops->listen(w.f, &w.where, &w.e))
+		print_error("%s\n", w.e.text);
+	assert_int_equal(w.f->ops->address(w.f, where, sizeof(where), &w.e), 0);
+	assert_int_equal(rf_uri_parse(where, &w.where, &w.e), 0);
+	if (tell_where)
+		print_message("%s is %s\n", device, where);
+	pthread_create(&w.thread, NULL, accept_main, &w);
+
+	struct rf_fabric *source;
+	struct rf_error e = {0};
+
+	assert_int_equal(rf_fabric_verbs.open(&config, &source, &e), 0);
+	if (source->ops->connect(source, &w.where, &e))
+		print_error("%s\n", e.text);
+	source->ops->close(source);
+	assert_int_equal(e.code, 0);
+	pthread_join(w.thread, NULL);
+	assert_true(w.accepted);
+	w.f->ops->close(w.f);
+}
+
+static bool has_address(const char *host)
+{
+	struct rf_uri here = {.scheme = "rdma"};
+	struct rf_fabric_config config = verbs_config();
+	struct rf_error e = {0};
+	struct rf_fabric *f;
+
+	snprintf(here.host, sizeof(here.host), "%s", host);
+	assert_int_equal(rf_fabric_verbs.open(&config, &f, &e), 0);
+	int result = f->ops->listen(f, &here, &e);
+
+	f->ops->close(f);
+	return result == 0;
+}
+
+/* Also where its GIDs are no addresses (iWARP, InfiniBand); and by IPv6 not from a link-local address. */
+static void named_device(void **state)
+{
+	int n = 0;
+	struct ibv_device **all = ibv_get_device_list(&n);
+
+	assert_true(all && n > 0);
+	char *device = strdup(ibv_get_device_name(all[0]));
+
+	ibv_free_device_list(all);
+	assert_non_null(device);
+	meet_over(device, "", true);
+	meet_over(device, verbs_address, false);
+	if (has_address("fd00::1")) /* in our VMs */
+		meet_over(device, "fd00::1", true);
+	free(device);
+}
+
 /* ---- gone, or called off ---- */
 
 static void *wake_soon(void *arg)
@@ -382,7 +447,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(strangers), cmocka_unit_test(half_a_source), cmocka_unit_test(impostors),
 	    cmocka_unit_test(nobody),    cmocka_unit_test(tuned),         cmocka_unit_test(called_off),
-	    cmocka_unit_test(killed),
+	    cmocka_unit_test(killed),    cmocka_unit_test(named_device),
 	};
 
 	program = argv[0];

@@ -139,7 +139,7 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 
 	memset(entries, 0, sizeof(*entries));
 	memcpy(entries->gid.raw, mapped, sizeof(mapped));
-	entries->gid_type = IBV_GID_TYPE_ROCE_V2;
+	entries->gid_type = fake.has_no_gids ? IBV_GID_TYPE_IB : IBV_GID_TYPE_ROCE_V2;
 	return 1;
 }
 

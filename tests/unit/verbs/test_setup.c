@@ -108,6 +108,26 @@ static void silence(void **state)
 	listener->ops->close(listener);
 }
 
+static int listen_at_device(const char *device)
+{
+	struct rf_uri anywhere = {.scheme = "rdma"};
+	struct rf_fabric_config config = verbs_config();
+	struct rf_error e = {0};
+	struct rf_fabric *f;
+	char where[300];
+
+	config.device = device;
+	assert_int_equal(rf_fabric_verbs.open(&config, &f, &e), 0);
+	int result = f->ops->listen(f, &anywhere, &e);
+
+	if (result)
+		pair_contains(e.text, device);
+	else
+		assert_int_equal(f->ops->address(f, where, sizeof(where), &e), 0);
+	f->ops->close(f);
+	return result;
+}
+
 static void devices(void **state)
 {
 	char text[300];
@@ -121,6 +141,13 @@ static void devices(void **state)
 	pair_contains(connect_error(1000 * MS, "fake0", 3).text, "GID 3 of fake0 is no IPv4 address");
 	pair_contains(connect_error(1000 * MS, NULL, 0).text, "name it with --device");
 	pair_contains(connect_error(1000 * MS, "fake0", -1).text, "nobody listens");
+	/* Where GIDs are no addresses, those of interfaces are asked about: all lead to this card, 127.0.0.1 too. */
+	fake.has_no_gids = true;
+	pair_contains(connect_error(1000 * MS, "fake0", -1).text, "nobody listens");
+	assert_int_equal(listen_at_device("fake0"), 0);
+	fake.has_no_gids = false;
+	assert_int_equal(listen_at_device("fake0"), 0);
+	assert_int_equal(listen_at_device("mlx5_0"), -1);
 	fake.sees_no_manager = true;
 	pair_contains(connect_error(1000 * MS, NULL, -1).text, "load the kernel module rdma_ucm");
 	fake.absent = true;
