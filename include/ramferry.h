@@ -241,6 +241,55 @@ typedef struct rf_finding {
 RF_API rf_result rf_doctor(rf_migration *m, const char *uri, void (*fn)(void *arg, const rf_finding *finding),
 			   void *arg);
 
+/* ---- Measuring ----------------------------------------------------------------------------------------------------- */
+
+/* Read one value, written as on the command line: `kind` is that of an option ("size", "rate", "duration", "count"; see
+ * rf_option_info). RF_USAGE with a sentence in `why`. */
+RF_API rf_result rf_parse_value(const char *kind, const char *text, uint64_t *value, char *why, size_t why_length);
+
+typedef enum rf_bench_pattern { RF_BENCH_RANDOM, RF_BENCH_SWEEP } rf_bench_pattern;
+
+#define RF_BENCH_NO_LIMIT UINT64_MAX
+
+/* A guest to measure with: memory full of data, and threads that write to it at a known rate. */
+typedef struct rf_bench_guest {
+	size_t size;               /* sizeof(rf_bench_guest) */
+	uint64_t memory_bytes;     /* a multiple of 4096 */
+	unsigned writers;          /* 0: it is idle */
+	uint64_t working_bytes;    /* of each writer, for itself: a multiple of 4096, at most memory_bytes / writers */
+	uint64_t bytes_per_second; /* of pages written to, by all writers; RF_BENCH_NO_LIMIT: as fast as they can */
+	rf_bench_pattern pattern;  /* a random page of the working set, or one after the other */
+	uint64_t seed;             /* of all that is random in it; and of what is random in a simulation */
+} rf_bench_guest;
+
+/* What a move tells besides its statistics. */
+typedef struct rf_bench_outcome {
+	size_t size;            /* sizeof(rf_bench_outcome) of the library */
+	int virtual_time;       /* 1: all times but real_ns and cpu_ns are of a simulation */
+	uint64_t written_bytes; /* pages that the writers wrote to, one as often as it was */
+	uint64_t ran_ns;        /* how long they wrote */
+	uint64_t real_ns;       /* how long the move took from outside, both sides together */
+	uint64_t cpu_ns;        /* that it took this process, writers left out */
+} rf_bench_outcome;
+
+/* Measure one move of such a guest. `m` was made by rf_migration_new(NULL); its options count, its callbacks are called,
+ * rf_cancel() ends it, and afterwards it has the statistics. It is used up by that. `outcome` may be NULL.
+ *
+ * rf_bench_move() has both sides in this process: `uri` is where the receiver listens, as for rf_receive(), best with port 0
+ * (tcp://127.0.0.1:0; rdma:// with an address of this host's card), or sim:PROFILE, which is a model of hosts and cards on
+ * a virtual clock. The memory of both sides is compared afterwards: RF_FAILED if a page differs.
+ * rf_bench_send() moves to an rf_bench_receive() elsewhere, whose guest has the same memory_bytes; rf_bench_receive() waits
+ * for one.
+ *
+ * Results as of rf_send() and rf_receive(); RF_USAGE also when the guest makes no sense, RF_REFUSED when it is larger than
+ * the memory that is free here. */
+RF_API rf_result rf_bench_move(rf_migration *m, const rf_bench_guest *guest, const char *uri,
+			       rf_bench_outcome *outcome);
+RF_API rf_result rf_bench_send(rf_migration *m, const rf_bench_guest *guest, const char *uri,
+			       rf_bench_outcome *outcome);
+RF_API rf_result rf_bench_receive(rf_migration *m, const rf_bench_guest *guest, const char *uri,
+				  rf_bench_outcome *outcome);
+
 /* "0.1.0" */
 RF_API const char *rf_version(void);
 

@@ -30,6 +30,10 @@ struct rf_migration {
 	void (*progress_fn)(void *arg, const rf_progress *progress);
 	void *progress_arg;
 
+	/* For those who have both sides in one process: where the receiver listens. From rf_receive()'s thread. */
+	void (*listening_fn)(void *arg, const char *address);
+	void *listening_arg;
+
 	/* rf_cancel() comes from any thread and from signal handlers, so only atomics are shared with it. `cancelling`
 	 * counts the calls that may hold the fabric's pointer: it is not freed before they are through. */
 	atomic_bool cancelled;

@@ -157,6 +157,8 @@ static int start_listening(struct run *run, struct rf_error *e)
 	if (run->fabric_ops->address(run->fabric, address, sizeof address, e))
 		return -1;
 	rf_log(&run->m->log, RF_LOG_INFO, "listening at %s", address);
+	if (run->m->listening_fn)
+		run->m->listening_fn(run->m->listening_arg, address);
 	if (!run->uri.port && !rf_uri_parse(address, &there, e))
 		run->uri.port = there.port; /* who was told it finds us there again */
 	return 0;
