@@ -67,6 +67,20 @@ static const char *const usages[] = {
 		      "Tell what this host can do and what to change; whether the guest of the QEMU\n"
 		      "behind SOCKET can be moved, or filled; and how good the way is to the receiver\n"
 		      "at URI. Nothing is touched. Exit status 0: a move can work; 3: it cannot.\n",
+    [RF_CLI_BENCH] = "Usage: ramferry bench EXPERIMENT [OPTION...] URI\n"
+		     "       ramferry bench EXPERIMENT [OPTION...] --to URI\n"
+		     "       ramferry bench receive [OPTION...] URI\n\n"
+		     "Measure moves of a guest that is nothing but memory and threads that write to\n"
+		     "it. Both sides are in this process: URI is where the receiver shall listen,\n"
+		     "tcp://127.0.0.1:0 or rdma://HOST:0 with an address of this host's RDMA device;\n"
+		     "or sim:PROFILE, a model of hosts and cards on a virtual clock. With --to the\n"
+		     "other side is a ramferry bench receive on another host, which was given the\n"
+		     "same --memory. EXPERIMENT is\n\n"
+		     "  chunk-size  time and bytes sent against the size of a registration\n"
+		     "  in-flight   the final pass, with pinned memory and with memory that is\n"
+		     "              registered on demand\n"
+		     "  converge    downtime and total time against the rate at which the guest writes\n"
+		     "  rounds      one move, round by round\n",
 };
 
 void rf_cli_help(FILE *to, enum rf_cli_side side)
@@ -78,7 +92,7 @@ void rf_cli_help(FILE *to, enum rf_cli_side side)
 	for (const struct rf_cli_own_option *own = rf_cli_own_options; own->name; own++) {
 		char value[40] = "";
 
-		if (own->doctor_only && side != RF_CLI_DOCTOR)
+		if (!rf_cli_owns(side, own))
 			continue;
 		if (own->value)
 			snprintf(value, sizeof value, " %s", own->value);
@@ -105,7 +119,9 @@ void rf_cli_overview(FILE *to)
 	      "       ramferry doctor [--qmp SOCKET] [--to URI] [OPTION...]\n"
 	      "               what this host, that guest and that receiver can do, and what to\n"
 	      "               change\n"
-	      "       ramferry send --help, ramferry receive --help, ramferry doctor --help\n"
+	      "       ramferry bench EXPERIMENT [OPTION...] URI\n"
+	      "               measure moves of a guest made for that\n"
+	      "       ramferry COMMAND --help\n"
 	      "               all options\n"
 	      "       ramferry --version\n\n" URI_IS,
 	      to);

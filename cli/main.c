@@ -15,6 +15,7 @@ static const struct {
     {"send", RF_CLI_SEND, rf_cli_send},
     {"receive", RF_CLI_RECEIVE, rf_cli_receive},
     {"doctor", RF_CLI_DOCTOR, rf_cli_doctor},
+    {"bench", RF_CLI_BENCH, rf_cli_bench},
 };
 
 static int finish(void)

@@ -8,18 +8,51 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+	MOVES = 1 << RF_CLI_SEND | 1 << RF_CLI_RECEIVE,
+	DOCTOR = 1 << RF_CLI_DOCTOR,
+	BENCH = 1 << RF_CLI_BENCH,
+	ALL = MOVES | DOCTOR | BENCH,
+};
+
+#define FIELD(name) offsetof(struct rf_cli_arguments, name)
+
 const struct rf_cli_own_option rf_cli_own_options[] = {
-    {"qmp", "SOCKET", "The unix socket of a QMP monitor of the guest's QEMU that nobody else uses",
-     offsetof(struct rf_cli_arguments, qmp)},
-    {"pid", "PID", "The process of that QEMU, where it is not the one that made the socket",
-     offsetof(struct rf_cli_arguments, pid)},
-    {"to", "URI", "Ask the ramferry receive that waits at URI, which goes on waiting",
-     offsetof(struct rf_cli_arguments, uri), true},
-    {"json", NULL, "Write events to standard output, one JSON object a line", offsetof(struct rf_cli_arguments, json)},
-    {"quiet", NULL, "Say nothing but warnings and errors", offsetof(struct rf_cli_arguments, quiet)},
-    {"verbose", NULL, "Say more about what happens and why", offsetof(struct rf_cli_arguments, verbose)},
-    {"help", NULL, "Show this text", offsetof(struct rf_cli_arguments, help)},
-    {NULL, NULL, NULL, 0},
+    {"qmp", "SOCKET", "The unix socket of a QMP monitor of the guest's QEMU that nobody else uses", FIELD(qmp),
+     MOVES | DOCTOR},
+    {"pid", "PID", "The process of that QEMU, where it is not the one that made the socket", FIELD(pid),
+     MOVES | DOCTOR},
+    {"to", "URI", "Ask the ramferry receive that waits at URI, which goes on waiting", FIELD(uri), DOCTOR},
+    {"to", "URI", "Move to the ramferry bench receive that waits at URI, on another host", FIELD(to), BENCH},
+    {"memory", "SIZE", "Give the guest this much memory. Default: 1 GiB; in a simulation as much as was published",
+     FIELD(memory), BENCH},
+    {"writers", "COUNT", "Let this many threads write to it. Default: 4, or 0 for in-flight", FIELD(writers), BENCH},
+    {"working-set", "SIZE", "The memory that each of them writes to. Default: an eighth of the guest's",
+     FIELD(working_set), BENCH},
+    {"rate", "RATE", "How much of it they write in a second, all together, a page counting 4 KiB; or max. Default: 64M",
+     FIELD(rate), BENCH},
+    {"pattern", "PATTERN", "They write to pages at random, or one after the other (sweep). Default: random",
+     FIELD(pattern), BENCH},
+    {"seed", "COUNT", "Where all that is random begins; each run has the next one. Default: 1", FIELD(seed), BENCH},
+    {"runs", "COUNT", "Repeat it all that often, and tell medians, minimum and maximum. Default: 1", FIELD(runs),
+     BENCH},
+    {"chunk-sizes", "LIST", "chunk-size: the sizes to try. Default: 1M,32M,64M,128M,1G", FIELD(chunk_sizes), BENCH},
+    {"rates", "LIST",
+     "converge: the rates to try. Default: from 0 to the bandwidth that a first move of the idle guest has",
+     FIELD(rates), BENCH},
+    {"settings", "CHOICE",
+     "chunk-size and in-flight: measure with the default settings, with historical ones (writes-per-chunk 1, "
+     "register-ahead 0, max-write 2M, switchover threshold), or with both. Default: both",
+     FIELD(presets), BENCH},
+    {"plot", "FILE", "Draw it into FILE, which ends in .svg or .png; needs gnuplot", FIELD(plot), BENCH},
+    {"csv", NULL, "Write all runs to standard output as CSV, instead of a table", FIELD(csv), BENCH},
+    {"json", NULL, "Write events to standard output, one JSON object a line", FIELD(json), MOVES | DOCTOR},
+    {"json", NULL, "Write all that was measured, and where, to standard output as one JSON object", FIELD(json), BENCH},
+    {"quiet", NULL, "Say nothing but warnings and errors", FIELD(quiet), MOVES | DOCTOR},
+    {"quiet", NULL, "Show no progress, and say nothing but warnings and errors on standard error", FIELD(quiet), BENCH},
+    {"verbose", NULL, "Say more about what happens and why", FIELD(verbose), ALL},
+    {"help", NULL, "Show this text", FIELD(help), ALL},
+    {NULL, NULL, NULL, 0, 0},
 };
 
 /* What the parser carries along. */
@@ -44,7 +77,7 @@ static int complain(struct parser *p, const char *format, ...)
 const char *rf_cli_name(enum rf_cli_side side)
 {
 	static const char *const names[] = {
-	    [RF_CLI_SEND] = "send", [RF_CLI_RECEIVE] = "receive", [RF_CLI_DOCTOR] = "doctor"};
+	    [RF_CLI_SEND] = "send", [RF_CLI_RECEIVE] = "receive", [RF_CLI_DOCTOR] = "doctor", [RF_CLI_BENCH] = "bench"};
 
 	return names[side];
 }
@@ -52,6 +85,11 @@ const char *rf_cli_name(enum rf_cli_side side)
 bool rf_cli_takes(enum rf_cli_side side, const rf_option_info *info)
 {
 	return side == RF_CLI_SEND ? info->for_send : side == RF_CLI_RECEIVE ? info->for_receive : true;
+}
+
+bool rf_cli_owns(enum rf_cli_side side, const struct rf_cli_own_option *own)
+{
+	return own->sides >> side & 1;
 }
 
 static bool is_named(const char *option, const char *text, size_t length)
@@ -104,7 +142,10 @@ static int set_own(struct parser *p, const struct rf_cli_own_option *own, const 
 	if (*(const char **)field)
 		return complain(p, "--%s is given twice", own->name);
 	if (!value[0])
-		return complain(p, "--%s needs %s", own->name, field == &p->a->qmp ? "the path of a socket" : "a URI");
+		return complain(p, "--%s needs %s", own->name,
+				field == &p->a->qmp          ? "the path of a socket"
+				: !strcmp(own->value, "URI") ? "a URI"
+							     : "a value");
 	*(const char **)field = value;
 	return 0;
 }
@@ -138,7 +179,7 @@ static int parse_option(struct parser *p, const char *text)
 	rf_option_info info;
 
 	for (const struct rf_cli_own_option *own = rf_cli_own_options; own->name; own++)
-		if (is_named(own->name, text, length) && (!own->doctor_only || p->a->side == RF_CLI_DOCTOR))
+		if (rf_cli_owns(p->a->side, own) && is_named(own->name, text, length))
 			return set_own(p, own, inline_value);
 	for (size_t i = 0; !rf_option_info_at(i, &info); i++)
 		if (is_named(info.name, text, length))
@@ -163,6 +204,10 @@ static int parse_uri(struct parser *p, const char *text)
 {
 	if (p->a->side == RF_CLI_DOCTOR)
 		return complain(p, "what is \"%.100s\"? A receiver to ask stands behind --to", text);
+	if (p->a->side == RF_CLI_BENCH && !p->a->experiment) {
+		p->a->experiment = text;
+		return 0;
+	}
 	if (p->a->uri)
 		return complain(p, "one URI is enough: \"%.100s\" is one more", text);
 	p->a->uri = text;
@@ -212,10 +257,30 @@ static int check_child(struct parser *p)
 	return 0;
 }
 
+/* Its words and numbers are checked by who understands them: cli/bench_plan.c. */
+static int check_bench(struct parser *p)
+{
+	const struct rf_cli_arguments *a = p->a;
+
+	if (!a->experiment)
+		return complain(p, "what to measure is missing: chunk-size, in-flight, converge or rounds");
+	if (a->uri && a->to)
+		return complain(p, "with --to the receiver is at the other host: leave out \"%.100s\"", a->uri);
+	if (!a->uri && !a->to)
+		return complain(p, "a URI is missing, such as tcp://127.0.0.1:0 or sim:cx7-100g");
+	if (a->quiet && a->verbose)
+		return complain(p, "--quiet and --verbose do not go together");
+	if (a->json && a->csv)
+		return complain(p, "--json and --csv do not go together");
+	return 0;
+}
+
 static int check_whole(struct parser *p)
 {
 	const struct rf_cli_arguments *a = p->a;
 
+	if (a->side == RF_CLI_BENCH)
+		return check_bench(p);
 	if (!a->uri && a->side != RF_CLI_DOCTOR)
 		return complain(p, "a URI is missing, such as tcp://%s", a->side == RF_CLI_SEND ? "host" : "0.0.0.0");
 	if (a->quiet && a->verbose)

@@ -23,6 +23,7 @@ struct rf_cli_run {
 int rf_cli_send(int argc, char **argv);
 int rf_cli_receive(int argc, char **argv);
 int rf_cli_doctor(int argc, char **argv);
+int rf_cli_bench(int argc, char **argv);
 
 /* Parse and check everything that can be checked without touching anything. RF_OK: go on. Otherwise *status is the
  * exit status, and everything was said. */

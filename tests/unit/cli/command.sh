@@ -193,7 +193,7 @@ json 3 receive --json tcp://127.0.0.1:0 -- "$fake" exit:3
 
 "$ramferry" --version | grep -qE '^ramferry [0-9]+\.[0-9]+\.[0-9]+$' || fail "no version"
 "$ramferry" --help | grep -q 'ramferry receive' || fail "no overview"
-for side in send receive doctor; do
+for side in send receive doctor bench; do
 	"$ramferry" $side --help >"$work/help" || fail "$side --help: status $?"
 	"$ramferry" help $side | cmp -s - "$work/help" || fail "help $side is not $side --help"
 	[ "$(grep -c '^  --' "$work/help")" -ge 8 ] || fail "$side --help lists few options"
