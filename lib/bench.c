@@ -218,7 +218,14 @@ static int run(rf_migration *m, const rf_bench_guest *guest, const char *uri, en
 		return rf_fail(
 		    e, RF_E_USAGE,
 		    "a move is measured by a migration of its own, made without a guest and not used before");
-	if (rf_bench_check_guest(guest, e) || rf_migration_check_uri(uri, role, &parsed, &fabric, e))
+	if (rf_bench_check_guest(guest, e))
+		return -1;
+	if (uri && !strncmp(uri, "sim:", 4)) {
+		if (ends != BOTH_ENDS)
+			return rf_fail(e, RF_E_USAGE, "a simulation has both of its sides in one process");
+		return rf_bench_simulate(m, guest, uri + 4, outcome, e);
+	}
+	if (rf_migration_check_uri(uri, role, &parsed, &fabric, e))
 		return -1;
 	if (ends == BOTH_ENDS)
 		return move_real(m, guest, uri, outcome, e);

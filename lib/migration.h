@@ -6,6 +6,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "common/options.h"
+#include "engine/engine.h"
 #include "engine/stats.h"
 #include "fabric/fabric.h"
 #include "memory/guest.h"
@@ -56,6 +57,9 @@ int rf_migration_check_uri(const char *text, enum rf_role role, struct rf_uri *u
 
 int rf_draw_id(uint8_t id[16], struct rf_error *e);
 void rf_name_us(char *name, size_t length); /* for the peer's log */
+
+/* An engine's progress to rf_on_progress(); `arg` is the migration. */
+void rf_migration_tell_progress(void *arg, const struct rf_engine_progress *p);
 
 /* Keep the sentence in m and return its code as a result. */
 rf_result rf_migration_failed(rf_migration *m, const struct rf_error *e);

@@ -30,7 +30,7 @@ struct run {
 	char name[96];
 };
 
-static void tell_progress(void *arg, const struct rf_engine_progress *p)
+void rf_migration_tell_progress(void *arg, const struct rf_engine_progress *p)
 {
 	rf_migration *m = arg;
 	rf_progress told = {
@@ -194,7 +194,7 @@ static struct rf_engine make_engine(struct run *run)
 	    .options = &m->options,
 	    .log = &m->log,
 	    .stats = &m->stats,
-	    .progress = tell_progress,
+	    .progress = rf_migration_tell_progress,
 	    .progress_arg = m,
 	    .cancelled = &m->cancelled,
 	    .name = run->name,

@@ -158,6 +158,20 @@ else
 	echo "gnuplot is not installed: no drawings"
 fi
 
+# ---- Virtual time: the same seed, the same figures ----
+
+expect 2 'no profile "nobody"' rounds sim:nobody
+expect 2 'not as fast as it can' rounds --memory 16M --rate max sim:default
+expect 2 'both of its sides in one process' rounds --memory 16M --to sim:default
+run chunk-size --memory 64M --rate 16M --chunk-sizes 1M,64M --runs 2 --csv sim:default
+cp "$work/out" "$work/first"
+run chunk-size --memory 64M --rate 16M --chunk-sizes 1M,64M --runs 2 --csv sim:default
+column=$(head -n 1 "$work/out" | tr ',' '\n' | grep -nx cpu_ms | cut -d : -f 1)
+cmp -s <(cut -d , -f "$column" --complement "$work/first") <(cut -d , -f "$column" --complement "$work/out") ||
+	fail "a simulation does not repeat itself"
+run in-flight --memory 1G --json sim:default
+holds 'j["virtual_time"] and j["fabric"] == "sim" and all(median(r, "sent_mib") >= 1024 for r in j["rows"])'
+
 # ---- Two processes, as on two hosts ----
 
 "$ramferry" bench receive --memory 16M tcp://127.0.0.1:0 2>"$work/receive" &

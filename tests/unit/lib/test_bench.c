@@ -169,6 +169,42 @@ static void it_can_be_cancelled(void **state)
 	rf_migration_free(m);
 }
 
+static void a_simulation_has_its_statistics_too(void **state)
+{
+	rf_bench_guest guest = a_guest();
+	rf_bench_outcome outcome;
+	uint64_t total_ns = 0;
+
+	for (int i = 0; i < 2; i++) {
+		rf_migration *m = rf_migration_new(NULL);
+
+		assert_int_equal(rf_set(m, "chunk-size", "2M"), RF_OK);
+		assert_int_equal(rf_bench_move(m, &guest, "sim:default", &outcome), RF_OK);
+		assert_true(outcome.virtual_time && outcome.written_bytes > 0 && outcome.ran_ns > 0);
+		assert_int_equal(stat_of(m, "registrations"), 8);
+		assert_true(stat_of(m, "normal_bytes") >= 16 * MIB);
+		assert_true(!i || stat_of(m, "total_ns") == total_ns);
+		total_ns = stat_of(m, "total_ns");
+		assert_int_equal(rf_bench_move(m, &guest, "sim:default", NULL), RF_USAGE);
+		rf_migration_free(m);
+	}
+	expect(&guest, "sim:nobody", RF_USAGE, "no profile");
+}
+
+static void a_simulation_can_be_cancelled(void **state)
+{
+	rf_bench_guest guest = a_guest();
+	rf_migration *m = rf_migration_new(NULL);
+
+	rf_on_progress(m, cancel, m);
+	assert_int_equal(rf_bench_move(m, &guest, "sim:default", NULL), RF_CANCELLED);
+	rf_migration_free(m);
+	m = rf_migration_new(NULL);
+	rf_cancel(m);
+	assert_int_equal(rf_bench_move(m, &guest, "sim:default", NULL), RF_CANCELLED);
+	rf_migration_free(m);
+}
+
 static void values_are_parsed(void **state)
 {
 	uint64_t value = 0;
@@ -193,9 +229,14 @@ static void values_are_parsed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(a_move_has_its_statistics),  cmocka_unit_test(writes_are_sent_again),
-	    cmocka_unit_test(an_idle_guest_is_sent_once), cmocka_unit_test(what_makes_no_sense_is_told),
-	    cmocka_unit_test(a_migration_is_used_up),     cmocka_unit_test(it_can_be_cancelled),
+	    cmocka_unit_test(a_move_has_its_statistics),
+	    cmocka_unit_test(writes_are_sent_again),
+	    cmocka_unit_test(an_idle_guest_is_sent_once),
+	    cmocka_unit_test(what_makes_no_sense_is_told),
+	    cmocka_unit_test(a_migration_is_used_up),
+	    cmocka_unit_test(it_can_be_cancelled),
+	    cmocka_unit_test(a_simulation_has_its_statistics_too),
+	    cmocka_unit_test(a_simulation_can_be_cancelled),
 	    cmocka_unit_test(values_are_parsed),
 	};
 
