@@ -128,6 +128,8 @@ static int check_guest(struct rf_source *s, const struct rf_tracker_ops **tracke
 		return -1;
 	if (rf_tracker_choose(s->guest, (unsigned)o->tracker, tracker, e))
 		return -1;
+	if (o->source_memory == RF_SOURCE_DIRECT && (*tracker)->direct)
+		*tracker = (*tracker)->direct;
 	if ((*tracker)->staged && o->source_memory == RF_SOURCE_DIRECT)
 		return rf_fail(e, RF_E_USAGE,
 			       "the tracker %s needs staged pages, --source-memory direct rules them out",

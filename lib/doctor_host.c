@@ -48,13 +48,34 @@ static void examine_tracker(struct rf_doctor *d, const struct rf_tracker_ops *tr
 			 tracker->name, advice, "%s", why.text);
 }
 
+/* A guest in huge pages needs as many of them at the other side. */
+static void examine_huge_pages(struct rf_doctor *d)
+{
+	const struct rf_guest *g = d->m->guest;
+
+	for (unsigned i = 0; i < g->nblocks; i++) {
+		const struct rf_block *b = g->blocks[i];
+		unsigned long long kib = b->page_bytes / 1024;
+
+		if (b->page_bytes > RF_PAGE_BYTES)
+			rf_found(
+			    &d->findings, RF_FOUND_OK, "guest", "huge pages", NULL,
+			    "block \"%s\" lies in pages of %llu KiB: the receiver's host must have %llu of them free",
+			    b->name, kib, (unsigned long long)((b->npages << RF_PAGE_SHIFT) / b->page_bytes));
+		else if (b->may_be_huge)
+			rf_found(&d->findings, RF_FOUND_OK, "guest", "huge pages", NULL,
+				 "block \"%s\" may have transparent huge pages", b->name);
+	}
+}
+
 static void examine_trackers(struct rf_doctor *d)
 {
 	static const struct rf_lifecycle_ops no_ops;
 	struct rf_guest nobody = {.ops = &no_ops}, *guest = d->m->guest ? d->m->guest : &nobody;
 
-	examine_tracker(d, &rf_track_wp, guest, "the kernel tells exactly which pages were written",
-			"take Linux 6.7 or newer; until then hash serves, which reads all memory in every round");
+	examine_tracker(
+	    d, &rf_track_wp, guest, "the kernel tells exactly which pages were written",
+	    "take Linux 6.7 or newer; until then hash serves, which reads all memory in every round");
 	/* Programs that run their guest themselves have it or not; the command has it never. */
 	if (guest->ops->collect || asked_for(d, &rf_track_callback))
 		examine_tracker(d, &rf_track_callback, guest, "the program that runs the guest tells",
@@ -85,6 +106,8 @@ static void examine_rights(struct rf_doctor *d)
 void rf_doctor_host(struct rf_doctor *d)
 {
 	examine_trackers(d);
+	if (d->m->guest && d->role == RF_ROLE_SOURCE)
+		examine_huge_pages(d);
 	if (!d->m->guest)
 		examine_rights(d);
 }

@@ -9,6 +9,7 @@
 
 #include "common/checked.h"
 #include "memory/block_real.h"
+#include "memory/huge.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -79,7 +80,7 @@ static int check_length(const struct rf_block_source *s, uint64_t page_bytes, st
 }
 
 /* What the file allocates at once, and whether it can hold the block. */
-static int check_file(const struct rf_block_source *s, struct stat *file, uint64_t *page_bytes, struct rf_error *e)
+static int check_file(const struct rf_block_source *s, struct stat *file, struct rf_block *b, struct rf_error *e)
 {
 	struct statfs fs;
 	uint64_t end;
@@ -93,8 +94,10 @@ static int check_file(const struct rf_block_source *s, struct stat *file, uint64
 	if (s->writable ? (flags & O_ACCMODE) != O_RDWR : (flags & O_ACCMODE) == O_WRONLY)
 		return rf_fail(e, RF_E_USAGE, "block \"%s\": its file is not open for %s", s->name,
 			       s->writable ? "reading and writing" : "reading");
-	*page_bytes = fs.f_type == HUGETLBFS_MAGIC ? (uint64_t)fs.f_bsize : RF_PAGE_BYTES;
-	if (check_length(s, *page_bytes, e))
+	if (fs.f_type == HUGETLBFS_MAGIC)
+		b->page_bytes = (uint64_t)fs.f_bsize;
+	b->may_be_huge = b->page_bytes > RF_PAGE_BYTES || (fs.f_type == TMPFS_MAGIC && rf_file_may_be_huge(file));
+	if (check_length(s, b->page_bytes, e))
 		return -1;
 	if (!rf_add_u64(s->fd_offset, s->length, &end) || end > (uint64_t)file->st_size)
 		return rf_fail(e, RF_E_USAGE, "block \"%s\": its file ends at %llu, before offset %llu + length %llu",
@@ -131,6 +134,13 @@ static int map_file(struct rf_real_block *r, const struct rf_block_source *s, st
 {
 	void *memory = map_shared(s, r->block.fd);
 
+	if (memory == MAP_FAILED && errno == ENOMEM && r->block.page_bytes > RF_PAGE_BYTES)
+		return rf_fail(
+		    e, RF_E_REFUSED,
+		    "block \"%s\": this host does not have %llu huge pages of %llu KiB free for it; as root: echo "
+		    "N >/sys/kernel/mm/hugepages/hugepages-%llukB/nr_hugepages",
+		    s->name, (unsigned long long)(s->length / r->block.page_bytes),
+		    (unsigned long long)(r->block.page_bytes / 1024), (unsigned long long)(r->block.page_bytes / 1024));
 	if (memory == MAP_FAILED)
 		return rf_fail_errno(e, RF_E_FAILED, errno, "block \"%s\": cannot map %llu bytes of its file", s->name,
 				     (unsigned long long)s->length);
@@ -145,7 +155,7 @@ static int fill_in(struct rf_real_block *r, const struct rf_block_source *s, str
 	struct rf_block *b = &r->block;
 
 	b->page_bytes = RF_PAGE_BYTES;
-	if (s->fd >= 0 ? check_file(s, &file, &b->page_bytes, e) : check_length(s, RF_PAGE_BYTES, e))
+	if (s->fd >= 0 ? check_file(s, &file, b, e) : check_length(s, RF_PAGE_BYTES, e))
 		return -1;
 	if (s->memory ? rf_mapping_check(s, s->fd >= 0 ? &file : NULL, e) : 0)
 		return -1;

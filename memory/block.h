@@ -44,6 +44,7 @@ struct rf_block {
 	char name[RF_BLOCK_NAME_BYTES]; /* the same on both hosts */
 	uint64_t npages;
 	uint64_t page_bytes;    /* what the mapping allocates at once: 4 KiB, 2 MiB, 1 GiB */
+	bool may_be_huge;       /* the kernel may map it in pages larger than 4 KiB (huge.h) */
 	void *memory;           /* our mapping (or a made-up address range of a simulated guest) */
 	uint64_t guest_address; /* where the process that runs the guest maps it; tracking works on that mapping */
 	int fd;                 /* the file behind it, -1 for anonymous memory */

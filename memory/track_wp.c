@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /* Tracker "wp-async": the kernel write-protects the guest's own mapping and lifts the protection at the first write
  * (wp.c). Works on any process whose userfaultfd we can get, also under KVM. A collect costs 2 to 4 ms per GiB of 4 KiB pages
- * and needs no memory of ours. hugetlb pages are reported whole. */
-#include "memory/tracker.h"
+ * and needs no memory of ours. Huge pages are reported whole; track_wp_huge.c looks into them. */
+#include "memory/track_wp.h"
 #include "memory/uffd.h"
 #include "memory/wp.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-struct wp_tracker {
-	struct rf_tracker tracker;
-	int userfaultfd; /* of the process that maps the guest */
-	int pagemap;
-	unsigned registered; /* the first blocks of the guest */
-};
-
-static struct wp_tracker *wp(struct rf_tracker *t)
+static struct rf_wp_tracker *wp(struct rf_tracker *t)
 {
-	return (struct wp_tracker *)t;
+	return (struct rf_wp_tracker *)t;
 }
 
 static int wp_probe(struct rf_guest *g, struct rf_error *why)
@@ -31,7 +24,7 @@ static int wp_probe(struct rf_guest *g, struct rf_error *why)
 	return rf_wp_self_test(why);
 }
 
-static int open_descriptors(struct wp_tracker *w, struct rf_error *e)
+static int open_descriptors(struct rf_wp_tracker *w, struct rf_error *e)
 {
 	struct rf_guest *g = w->tracker.guest;
 
@@ -47,7 +40,7 @@ static int open_descriptors(struct wp_tracker *w, struct rf_error *e)
 }
 
 /* Whole blocks at once: registering slices one by one would cut the guest's mapping into pieces. */
-static int register_blocks(struct wp_tracker *w, struct rf_error *e)
+static int register_blocks(struct rf_wp_tracker *w, struct rf_error *e)
 {
 	struct rf_guest *g = w->tracker.guest;
 
@@ -62,12 +55,10 @@ static int register_blocks(struct wp_tracker *w, struct rf_error *e)
 }
 
 /* Whatever was not dropped is dropped now: closing the descriptor over much memory would stall a guest that lives on. */
-static void wp_close(struct rf_tracker *t)
+void rf_wp_tracker_close(struct rf_wp_tracker *w)
 {
-	struct wp_tracker *w = wp(t);
-
 	for (unsigned i = 0; i < w->registered; i++) {
-		struct rf_block *b = t->guest->blocks[i];
+		struct rf_block *b = w->tracker.guest->blocks[i];
 
 		rf_wp_unregister(w->userfaultfd, b->guest_address, b->npages << RF_PAGE_SHIFT);
 	}
@@ -75,18 +66,29 @@ static void wp_close(struct rf_tracker *t)
 		close(w->userfaultfd);
 	if (w->pagemap >= 0)
 		close(w->pagemap);
-	free(w);
+}
+
+int rf_wp_tracker_open(struct rf_wp_tracker *w, const struct rf_tracker_ops *ops, struct rf_guest *g,
+		       struct rf_error *e)
+{
+	w->tracker = (struct rf_tracker){.ops = ops, .guest = g};
+	w->userfaultfd = w->pagemap = -1;
+	return open_descriptors(w, e) || rf_wp_handshake(w->userfaultfd, e) || register_blocks(w, e) ? -1 : 0;
+}
+
+static void wp_close(struct rf_tracker *t)
+{
+	rf_wp_tracker_close(wp(t));
+	free(t);
 }
 
 static int wp_open(struct rf_guest *g, struct rf_tracker **out, struct rf_error *e)
 {
-	struct wp_tracker *w = calloc(1, sizeof(*w));
+	struct rf_wp_tracker *w = calloc(1, sizeof(*w));
 
 	if (!w)
 		return rf_fail(e, RF_E_FAILED, "no memory for the tracker");
-	w->tracker = (struct rf_tracker){.ops = &rf_track_wp, .guest = g};
-	w->userfaultfd = w->pagemap = -1;
-	if (open_descriptors(w, e) || rf_wp_handshake(w->userfaultfd, e) || register_blocks(w, e)) {
+	if (rf_wp_tracker_open(w, &rf_track_wp, g, e)) {
 		wp_close(&w->tracker);
 		return -1;
 	}

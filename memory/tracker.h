@@ -6,7 +6,8 @@
  * it is reported, ends with what the guest wrote. Reporting and arming again are one atomic step per page.
  *
  * arm, collect and drop work on a slice (a range of one block that starts at a multiple of RF_SLICE_PAGES); several
- * slices may be worked on at once by different threads. */
+ * slices may be worked on at once by different threads. All are armed, and each sync collects each of them once: a tracker
+ * may find out about all of them when it is asked for the first. */
 #ifndef RAMFERRY_MEMORY_TRACKER_H
 #define RAMFERRY_MEMORY_TRACKER_H
 
@@ -28,8 +29,14 @@ struct rf_tracker_ops {
 	 * it holds. */
 	bool sees_devices;
 
+	/* The same, for those who want no copies to be sent; NULL: it cannot do without. */
+	const struct rf_tracker_ops *direct;
+
 	/* Can it serve this guest on this kernel? -1 with one sentence that says why not. Touches nothing. */
 	int (*probe)(struct rf_guest *g, struct rf_error *why);
+
+	/* Where it can: may it be chosen without having been asked for by name? NULL: yes. */
+	int (*by_itself)(struct rf_guest *g, struct rf_error *why);
 
 	int (*open)(struct rf_guest *g, struct rf_tracker **out, struct rf_error *e);
 
@@ -49,7 +56,7 @@ struct rf_tracker_ops {
 	void (*close)(struct rf_tracker *t); /* after every slice was dropped, or when the guest is gone */
 };
 
-/* The first of wp-async, (callback,) hash that can serve; or the named one or a sentence why not (RF_E_REFUSED).
+/* The first of wp-async, callback, hash that can serve; or the named one or a sentence why not (RF_E_REFUSED).
  * `choice` is an enum rf_tracker_choice. Logs the choice and its reason. */
 int rf_tracker_choose(struct rf_guest *g, unsigned choice, const struct rf_tracker_ops **out, struct rf_error *e);
 
@@ -58,6 +65,6 @@ int rf_tracker_choose(struct rf_guest *g, unsigned choice, const struct rf_track
 int rf_tracker_open(struct rf_guest *g, unsigned choice, const struct rf_tracker_ops *chosen, struct rf_tracker **out,
 		    struct rf_error *e);
 
-extern const struct rf_tracker_ops rf_track_wp, rf_track_hash, rf_track_callback;
+extern const struct rf_tracker_ops rf_track_wp, rf_track_wp_huge, rf_track_hash, rf_track_callback;
 
 #endif

@@ -46,12 +46,47 @@ bool scratch_open_huge(struct scratch *s, uint64_t huge_pages)
 		s->memory = mmap(NULL, s->npages << RF_PAGE_SHIFT, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
 	}
 	if (s->fd < 0 || s->memory == MAP_FAILED) {
-		print_message("skipped: no huge pages (%s); as root: echo %llu >/proc/sys/vm/nr_hugepages\n",
-			      strerror(errno), (unsigned long long)huge_pages + 2);
+		const char *why = getenv("WHY_NO_HUGE_PAGES");
+
+		print_message("skipped: no huge pages (%s): tests/support/with-huge-pages gets some\n",
+			      why ? why : strerror(errno));
 		if (s->fd >= 0)
 			close(s->fd);
 		return false;
 	}
+	make_guest(s, NULL, NULL);
+	return true;
+}
+
+/* Mapped where the kernel can use huge pages: at a multiple of their size. */
+static void *map_aligned(int fd, uint64_t length)
+{
+	const uint64_t huge = 2 << 20;
+	char *room = mmap(NULL, length + huge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_ptr_not_equal(room, MAP_FAILED);
+	char *at = (char *)(((uint64_t)room + huge - 1) & ~(huge - 1));
+
+	munmap(room, (size_t)(at - room));
+	munmap(at + length, (size_t)(room + huge - at));
+	return mmap(at, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+}
+
+bool scratch_open_transparent(struct scratch *s, uint64_t huge_pages)
+{
+	const char *dir = getenv("RAMFERRY_THP_DIR"), *why = getenv("WHY_NO_HUGE_PAGES");
+
+	*s = (struct scratch){.npages = huge_pages * 512};
+	if (!dir) {
+		print_message("skipped: no transparent huge pages (%s): tests/support/with-huge-pages gets some\n",
+			      why ? why : "RAMFERRY_THP_DIR is not set");
+		return false;
+	}
+	s->fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	assert_true(s->fd >= 0);
+	assert_int_equal(ftruncate(s->fd, (off_t)(s->npages << RF_PAGE_SHIFT)), 0);
+	s->memory = map_aligned(s->fd, s->npages << RF_PAGE_SHIFT);
+	assert_ptr_not_equal(s->memory, MAP_FAILED);
 	make_guest(s, NULL, NULL);
 	return true;
 }

@@ -29,6 +29,9 @@ void scratch_open(struct scratch *s, uint64_t npages, const struct rf_lifecycle_
 
 /* The same of huge pages of 2 MiB. False, with the reason printed: none can be had. */
 bool scratch_open_huge(struct scratch *s, uint64_t huge_pages);
+
+/* The same of pages of 4 KiB that the kernel maps as transparent huge pages. */
+bool scratch_open_transparent(struct scratch *s, uint64_t huge_pages);
 void scratch_close(struct scratch *s);
 
 static inline char *scratch_page(const struct scratch *s, uint64_t page)

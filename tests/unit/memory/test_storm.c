@@ -3,7 +3,8 @@
  * Then the storm ends, one last pass is made, and every byte must be there. That a lost page would be found is
  * tried, too, with a tracker that forgets some.
  *
- * RAMFERRY_STORM_SECONDS sets how long each storm lasts; the default is short. */
+ * Memory of every kind: pages of 4 KiB, of hugetlb and transparent huge ones (tests/support/with-huge-pages). The argument sets how
+ * many seconds each storm lasts; the default is short. */
 #include "scratch.h"
 
 #include <pthread.h>
@@ -19,6 +20,8 @@ struct storm {
 	struct rf_tracker *tracker;
 	char *copy; /* the destination */
 	struct rf_pages dirty;
+	pthread_rwlock_t still; /* soft-dirty: held for writing while nobody may write */
+	bool holds;
 	atomic_uint next_slice;
 	atomic_bool over;
 	atomic_ullong writes, passes, copied;
@@ -41,7 +44,9 @@ static int give_marks(void *ctx, unsigned block, uint64_t first, uint64_t count,
 	return 0;
 }
 
-static const struct rf_lifecycle_ops callback_ops = {.collect = give_marks};
+
+static const struct rf_lifecycle_ops storm_ops = {.collect = give_marks};
+static double seconds = 1.0;
 
 struct writer {
 	struct storm *m;
@@ -66,12 +71,16 @@ static void *writer(void *arg)
 		uint64_t kind = any(&w->seed, 16);
 		char *p = scratch_page(&m->s, page);
 
+		if (m->holds)
+			pthread_rwlock_rdlock(&m->still);
 		if (kind == 0)
 			memset(p, 0, RF_PAGE_BYTES);
 		else if (kind == 1)
 			memset(p, (int)any(&w->seed, 256), RF_PAGE_BYTES);
 		else
 			*(volatile char *)(p + any(&w->seed, RF_PAGE_BYTES)) = (char)any(&w->seed, 256);
+		if (m->holds)
+			pthread_rwlock_unlock(&m->still);
 		mark(m, page);
 		writes++;
 	}
@@ -150,33 +159,66 @@ static void arm_and_copy_all(struct storm *m)
 	rf_pages_free(&data);
 }
 
-/* How many pages differ at the end. */
-static unsigned rage(const struct rf_tracker_ops *ops, uint64_t forget)
+static void open_storm(struct storm *m, const struct rf_tracker_ops *ops)
 {
-	const char *seconds = getenv("RAMFERRY_STORM_SECONDS");
-	struct storm *m = calloc(1, sizeof(*m));
-	struct writer writers[WRITERS];
-	pthread_t threads[WRITERS];
-	unsigned wrong = 0;
+	pthread_rwlockattr_t fair;
 	struct rf_error e;
 
-	assert_non_null(m);
+	pthread_rwlockattr_init(&fair);
+	pthread_rwlockattr_setkind_np(&fair, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&m->still, &fair);
 	m->ops = ops;
-	m->forget = forget;
-	scratch_open(&m->s, PAGES, &callback_ops, m);
+	m->holds = false;
 	m->copy = mmap(NULL, PAGES << RF_PAGE_SHIFT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(m->copy, MAP_FAILED);
 	assert_good(rf_pages_init(&m->dirty, PAGES, &e), &e);
 	/* A third of the memory holds data, the rest is holes that fill as the storm goes on. */
 	memset(m->s.memory, 0x33, (PAGES / 3) << RF_PAGE_SHIFT);
 	assert_good(ops->open(m->s.guest, &m->tracker, &e), &e);
+}
+
+static void close_storm(struct storm *m)
+{
+	for (unsigned i = 0; i < SLICES; i++)
+		m->ops->drop(m->tracker, 0, (struct rf_run){i * RF_SLICE_PAGES, RF_SLICE_PAGES});
+	m->ops->close(m->tracker);
+	rf_pages_free(&m->dirty);
+	munmap(m->copy, PAGES << RF_PAGE_SHIFT);
+	pthread_rwlock_destroy(&m->still);
+	scratch_close(&m->s);
+}
+
+enum kind { ORDINARY, HUGETLB, TRANSPARENT };
+
+static bool open_memory(struct storm *m, enum kind kind)
+{
+	if (kind == ORDINARY)
+		scratch_open(&m->s, PAGES, &storm_ops, m);
+	return kind == ORDINARY || (kind == HUGETLB ? scratch_open_huge : scratch_open_transparent)(&m->s, PAGES / 512);
+}
+
+/* How many pages differ at the end. */
+static unsigned rage(const struct rf_tracker_ops *ops, enum kind kind, uint64_t forget)
+{
+	struct storm *m = calloc(1, sizeof(*m));
+	struct writer writers[WRITERS];
+	pthread_t threads[WRITERS];
+	unsigned wrong = 0;
+
+	assert_non_null(m);
+	m->forget = forget;
+	if (!open_memory(m, kind)) {
+		free(m);
+		skip();
+	}
+	open_storm(m, ops);
 
 	for (unsigned i = 0; i < WRITERS; i++) {
 		writers[i] = (struct writer){m, 7263 + i};
 		assert_int_equal(pthread_create(&threads[i], NULL, writer, &writers[i]), 0);
 	}
 	arm_and_copy_all(m);
-	for (double end = now() + (seconds ? atof(seconds) : 1.0); now() < end;)
+	for (double end = now() + seconds; now() < end;)
 		pass(m);
 	atomic_store(&m->over, true);
 	for (int i = 0; i < WRITERS; i++)
@@ -193,51 +235,68 @@ static unsigned rage(const struct rf_tracker_ops *ops, uint64_t forget)
 		      (unsigned long long)m->writes, (unsigned long long)m->passes, (unsigned long long)m->copied,
 		      wrong);
 	assert_true(m->writes > 1000 && m->passes > 1);
-	for (unsigned i = 0; i < SLICES; i++)
-		ops->drop(m->tracker, 0, (struct rf_run){i * RF_SLICE_PAGES, RF_SLICE_PAGES});
-	ops->close(m->tracker);
-	rf_pages_free(&m->dirty);
-	munmap(m->copy, PAGES << RF_PAGE_SHIFT);
-	scratch_close(&m->s);
+	close_storm(m);
 	free(m);
 	return wrong;
 }
 
-static void wp_async_loses_nothing(void **state)
+static void need(const struct rf_tracker_ops *ops)
 {
 	struct rf_guest nobody = {0};
 	struct rf_error e;
 
-	if (rf_track_wp.probe(&nobody, &e)) {
-		print_message("skipped: %s\n", e.text);
-		skip();
-	}
-	assert_int_equal(rage(&rf_track_wp, PAGES), 0);
+	if (!ops->probe(&nobody, &e))
+		return;
+	print_message("skipped: %s\n", e.text);
+	skip();
+}
+
+static void wp_async_loses_nothing(void **state)
+{
+	need(&rf_track_wp);
+	assert_int_equal(rage(&rf_track_wp, ORDINARY, PAGES), 0);
+}
+
+static void nor_in_huge_pages(void **state)
+{
+	need(&rf_track_wp);
+	assert_int_equal(rage(&rf_track_wp_huge, HUGETLB, PAGES), 0);
+}
+
+static void nor_in_transparent_huge_pages(void **state)
+{
+	need(&rf_track_wp);
+	assert_int_equal(rage(&rf_track_wp_huge, TRANSPARENT, PAGES), 0);
 }
 
 static void hash_loses_nothing(void **state)
 {
-	assert_int_equal(rage(&rf_track_hash, PAGES), 0);
+	assert_int_equal(rage(&rf_track_hash, ORDINARY, PAGES), 0);
 }
 
 static void callback_loses_nothing(void **state)
 {
-	assert_int_equal(rage(&rf_track_callback, PAGES), 0);
+	assert_int_equal(rage(&rf_track_callback, ORDINARY, PAGES), 0);
 }
 
 static void a_forgotten_page_would_be_found(void **state)
 {
-	assert_int_equal(rage(&rf_track_callback, 3000), 1);
+	seconds = 1.0;
+	assert_int_equal(rage(&rf_track_callback, ORDINARY, 3000), 1);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(wp_async_loses_nothing),
+	    cmocka_unit_test(nor_in_huge_pages),
+	    cmocka_unit_test(nor_in_transparent_huge_pages),
 	    cmocka_unit_test(hash_loses_nothing),
 	    cmocka_unit_test(callback_loses_nothing),
 	    cmocka_unit_test(a_forgotten_page_would_be_found),
 	};
 
+	if (argc > 1)
+		seconds = atof(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
