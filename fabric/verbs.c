@@ -21,6 +21,11 @@ enum {
  * second. A peer that has gone ends the wait before. */
 #define FLUSH_NS INT64_C(5000000000)
 
+/* On iWARP, which is TCP, a request is done when it was handed to TCP, and what the peer still sends to a closed connection may
+ * throw away what is on its way to it. So a destination, whose last words (RUNNING) matter most, lets the source go first, which
+ * does when it has heard them. */
+#define LINGER_NS INT64_C(1000000000)
+
 static unsigned choose(unsigned wish, unsigned otherwise, unsigned maximum)
 {
 	return (unsigned)rf_max_u64(1, rf_min_u64(wish ? wish : otherwise, maximum));
@@ -86,6 +91,8 @@ static void verbs_close(struct rf_fabric *f)
 	rf_verbs_stop_listening(v);
 	if (v->lane_count) {
 		rf_verbs_flush(v, FLUSH_NS);
+		if (v->accepted && v->context->device->transport_type == IBV_TRANSPORT_IWARP)
+			rf_verbs_linger(v, LINGER_NS);
 		rf_verbs_lose(v, "the connection was closed");
 	}
 	rf_workers_close(v->workers);

@@ -102,6 +102,7 @@ struct rf_verbs {
 	/* The device, from the first lane on. */
 	struct ibv_context *context; /* librdmacm's; NULL: none yet */
 	uint8_t port;
+	bool accepted; /* the peer connected to us, not we to it */
 	struct ibv_device_attr device;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *completions;
@@ -226,7 +227,8 @@ int rf_verbs_complete(struct rf_verbs *v, const struct ibv_wc *wc, struct rf_eve
 
 int rf_verbs_poll(struct rf_fabric *f, struct rf_event *events, int max, int64_t timeout_ns);
 void rf_verbs_look_at_cm(struct rf_verbs *v);
-void rf_verbs_flush(struct rf_verbs *v, int64_t patience_ns); /* until all that was posted is done */
+void rf_verbs_flush(struct rf_verbs *v, int64_t patience_ns);  /* until all that was posted is done */
+void rf_verbs_linger(struct rf_verbs *v, int64_t patience_ns); /* until the peer goes */
 
 /* ---- verbs_loss.c ---- */
 

@@ -247,6 +247,7 @@ int rf_verbs_accept(struct rf_fabric *f, int64_t timeout_ns, struct rf_error *e)
 	}
 	snprintf(v->peer, sizeof(v->peer), "%s", a.peer);
 	f->limits.max_message_bytes = (uint32_t)rf_min_u64(f->limits.max_message_bytes, a.first.max_message_bytes);
+	v->accepted = true;
 	rf_verbs_stop_listening(v); /* later callers hear at once that nobody waits for them */
 	return 0;
 }

@@ -242,24 +242,39 @@ int rf_verbs_poll(struct rf_fabric *f, struct rf_event *events, int max, int64_t
 	}
 }
 
-void rf_verbs_flush(struct rf_verbs *v, int64_t patience_ns)
+static bool has_posted(const struct rf_verbs *v)
+{
+	for (unsigned i = 0; i < v->lane_count; i++)
+		if (v->lanes[i].posted != v->lanes[i].completed)
+			return true;
+	return false;
+}
+
+/* What comes meanwhile is taken and dropped. */
+static void wait_out(struct rf_verbs *v, int64_t patience_ns, bool for_peer)
 {
 	int64_t deadline = rf_deadline_ns(patience_ns), now;
 	struct rf_event dropped[FLUSH_EVENTS];
 
 	while (!v->losing && (now = rf_monotonic_ns()) < deadline) {
-		bool waiting = false;
-
 		give_back(v);
 		/* Nobody wants a worker's news or a call to wake any more; left there they would keep us from sleeping. */
 		rf_events_poll(v->events, dropped, FLUSH_EVENTS, 0);
 		int n = look(v, dropped, FLUSH_EVENTS, now);
 
-		for (unsigned i = 0; i < v->lane_count; i++)
-			waiting |= v->lanes[i].posted != v->lanes[i].completed;
-		if (!waiting)
+		if (!for_peer && !has_posted(v))
 			return;
 		if (n == 0 && arm(v))
 			sleep_until(v, deadline, now);
 	}
+}
+
+void rf_verbs_flush(struct rf_verbs *v, int64_t patience_ns)
+{
+	wait_out(v, patience_ns, false);
+}
+
+void rf_verbs_linger(struct rf_verbs *v, int64_t patience_ns)
+{
+	wait_out(v, patience_ns, true);
 }

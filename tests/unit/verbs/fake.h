@@ -30,6 +30,7 @@ struct fake_card {
 	unsigned optional_refused; /* registrations that asked for what is optional, which the card does not know */
 	bool knows_optional, knows_huge;
 	bool follows_page_tables;
+	bool is_iwarp;
 	bool has_no_gids;                  /* as on iWARP: those there are say nothing of addresses */
 	int post_error;                    /* posting fails with this errno */
 	int connect_error;                 /* connecting fails at once with this errno */

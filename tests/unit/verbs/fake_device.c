@@ -221,5 +221,6 @@ static struct verbs_context extended = {
 struct ibv_context *fake_context(void)
 {
 	extended.context.ops = fake_ops;
+	device.transport_type = fake.is_iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
 	return &extended.context;
 }

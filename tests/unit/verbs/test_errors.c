@@ -175,6 +175,42 @@ static void last_words(void **state)
 	pair_close(&pair);
 }
 
+static void *close_destination(void *arg)
+{
+	struct pair *pair = arg;
+
+	pair->p.destination->ops->close(pair->p.destination);
+	pair->p.destination = NULL;
+	return NULL;
+}
+
+/* On iWARP "sent" does not mean "arrived": the source goes first, when it has heard the last words. */
+static void lingering(void **state)
+{
+	struct pair pair;
+	struct rf_event ev;
+	struct rf_fabric *f;
+	pthread_t thread;
+
+	fake_reset();
+	fake.is_iwarp = true;
+	pair_open(&pair, NULL);
+	f = pair.p.source;
+	assert_int_equal(pair.p.destination->ops->send(pair.p.destination, 0, "last words", 10), 1);
+	assert_true(fake_step(0));
+	int64_t start = f->ops->now(f);
+
+	pthread_create(&thread, NULL, close_destination, &pair);
+	assert_true(verbs_await(f, RF_EV_MESSAGE, &ev));
+	assert_int_equal(f->ops->poll(f, &ev, 1, 50 * MS), 0);
+	fake.holds = false;
+	f->ops->close(f);
+	pair.p.source = NULL;
+	pthread_join(thread, NULL);
+	assert_true(rf_fabric_verbs.now(NULL) - start < 900 * MS);
+	pair_close(&pair);
+}
+
 static void *carry_out_late(void *arg)
 {
 	usleep(300 * 1000);
@@ -216,6 +252,7 @@ int main(void)
 	    cmocka_unit_test(posting_fails),
 	    cmocka_unit_test(last_words),
 	    cmocka_unit_test(patient_close),
+	    cmocka_unit_test(lingering),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
