@@ -153,7 +153,7 @@ static void explain(struct work *w, int err)
 	char reason[100];
 
 	node->event.status = -1;
-	node->event.error_number = err;
+	node->event.error_number = w->length > w->verbs->device.max_mr_size ? ENOMEM : err; /* less goes */
 	node->text = malloc(ROOM);
 	node->event.text = node->text ? node->text : "out of memory";
 	if (!node->text)

@@ -191,7 +191,7 @@ static void failed_registrations(void **state)
 	fake.register_error = EPERM;
 	fails(f, pair.to, PAGE, EPERM, "fake0 cannot register 4096 bytes: Operation not permitted");
 	fake.register_error = 0;
-	fails(f, pair.to, 16 << 20, 0, "it takes 8388608 at once (use a smaller --chunk-size)");
+	fails(f, pair.to, 16 << 20, ENOMEM, "it takes 8388608 at once (use a smaller --chunk-size)");
 	/* It goes on as if nothing had happened. */
 	assert_int_equal(f->ops->reg(f, pair.to, PAGE, RF_ACCESS_REMOTE_WRITE, 43), 0);
 	assert_true(verbs_await(f, RF_EV_REGISTERED, &ev));
