@@ -30,7 +30,8 @@ static void tell_no_device(const struct rf_findings *f, bool asked)
 	enum rf_finding_verdict verdict = asked ? RF_FOUND_NEEDED : RF_FOUND_ADVICE;
 
 	if (sysfs_has_devices())
-		rf_found(f, verdict, AREA, "devices", "load the module for that: modprobe ib_uverbs",
+		rf_found(f, verdict, AREA, "devices", "load the module for that (modprobe ib_uverbs), and install the card's library (Debian: "
+			 "ibverbs-providers; elsewhere a part of rdma-core)",
 			 "the kernel has RDMA devices that programs cannot use");
 	else
 		rf_found(f, verdict, AREA, "devices",
