@@ -85,6 +85,17 @@ static int room_for_id(struct rf_destination *d, uint32_t id, struct rf_error *e
 	return 0;
 }
 
+/* No source has more than all memory registered; what it gave up may still be on its way out while that is asked for anew. So a
+ * source cannot have this host pin the same memory a million times, or fill the card's tables. */
+static uint64_t most_registered(const struct rf_destination *d)
+{
+	uint64_t pages = 0;
+
+	for (unsigned i = 0; i < d->guest->nblocks; i++)
+		pages += d->guest->blocks[i]->npages;
+	return 2 * (pages << RF_PAGE_SHIFT);
+}
+
 static int add(struct rf_destination *d, uint32_t id, uint32_t block, struct rf_run run, struct rf_error *e)
 {
 	struct rf_fabric *f = d->peer.fabric;
@@ -98,6 +109,8 @@ static int add(struct rf_destination *d, uint32_t id, uint32_t block, struct rf_
 		return rf_fail(e, RF_E_FAILED, "the peer's REGISTER uses a name twice");
 	if (most && d->registered_bytes + bytes > most)
 		return rf_fail(e, RF_E_FAILED, "the source registers more than its own max-pinned");
+	if (d->registered_bytes + bytes > most_registered(d))
+		return rf_fail(e, RF_E_FAILED, "the source registers more memory than there is");
 	struct rf_registration *r = calloc(1, sizeof(*r));
 	if (!r)
 		return rf_fail(e, RF_E_FAILED, "no memory for a registration");

@@ -241,6 +241,16 @@ static void as_early(struct rf_out *o)
 	o->type = RF_MSG_EARLY;
 }
 
+static void register_again_and_again(struct rf_out *o)
+{
+	for (uint32_t id = 100; id < 106; id++) {
+		rf_put_u32(o, id);
+		rf_put_u32(o, 0);
+		rf_put_u64(o, 0);
+		rf_put_u64(o, PLAYER_PAGES);
+	}
+}
+
 static const struct trick tricks[] = {
     {"a stranger", RF_MSG_HELLO, 1, bad_magic, "the peer is not ramferry", RF_E_REFUSED},
     {"a newer source", RF_MSG_HELLO, 1, newer, "the source speaks version 9", RF_E_REFUSED},
@@ -254,6 +264,8 @@ static const struct trick tricks[] = {
     {"REGISTER wraps", RF_MSG_REGISTER, 1, register_wraps, "REGISTER is out of range", RF_E_FAILED},
     {"REGISTER of nothing", RF_MSG_REGISTER, 1, register_nothing, "REGISTER is out of range", RF_E_FAILED},
     {"REGISTER with a high name", RF_MSG_REGISTER, 1, register_high_id, "REGISTER is out of range", RF_E_FAILED},
+    {"REGISTER of the same, again and again", RF_MSG_REGISTER, 1, register_again_and_again,
+     "registers more memory than there is", RF_E_FAILED},
     {"REGISTER twice", RF_MSG_REGISTER, 2, NULL, "REGISTER uses a name twice", RF_E_FAILED},
     {"RELEASE of nothing", RF_MSG_RELEASE, 1, release_unknown, "RELEASE names no registration", RF_E_FAILED},
     {"RELEASE on more lanes than there are", RF_MSG_RELEASE, 1, release_on_many_lanes, "RELEASE", RF_E_FAILED},
