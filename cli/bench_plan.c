@@ -202,7 +202,7 @@ static int plan_in_flight(struct rf_cli_bench *b, unsigned presets)
 			set(p, "switchover", "threshold");
 		set(p, "register", modes[i]);
 		set(p, "chunk-size", "32M");
-		p->x = (double)b->npoints;
+		p->x = (double)i + 1;
 		snprintf(p->label, sizeof(p->label), "%s", modes[i]);
 	}
 	return 0;

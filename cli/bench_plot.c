@@ -66,12 +66,14 @@ static void put_head(const struct rf_cli_bench *b, FILE *to)
 	snprintf(title, sizeof(title), "ramferry bench %s, %.300s: %s", rf_cli_experiment_name(b->experiment), b->uri,
 		 guest);
 	fprintf(to, "set terminal %s\nset output ",
-		ends_in(b->arguments.plot, ".png") ? "pngcairo size 1100,480"
-						   : "svg size 1100,480 dynamic background 'white'");
+		ends_in(b->arguments.plot, ".png") ? "pngcairo size 1100,540"
+						   : "svg size 1100,540 dynamic background 'white'");
 	put_text(b->arguments.plot, to);
 	fputs("\nset multiplot layout 1,2 title ", to);
 	put_text(title, to);
-	fputs(" noenhanced\nset grid\nset key top left noenhanced\nset yrange [0:*]\n", to);
+	fputs(" noenhanced\nset grid\nset key outside bottom center horizontal noenhanced\n"
+	      "set offsets graph 0.04, graph 0.04, graph 0.04, 0\nset yrange [0:*]\n",
+	      to);
 }
 
 /* ---- one line for each metric and preset over what varies --------------------------------------------------------- */
@@ -86,7 +88,11 @@ static void put_series(const struct rf_cli_bench *b, const char *presets, const 
 		    p->guest.bytes_per_second == RF_BENCH_NO_LIMIT)
 			continue;
 		fprintf(to, "%.9g %.9g %.9g %.9g ", p->x, s.median, s.minimum, s.maximum);
-		fprintf(to, "\"%s\"\n", p->label);
+		/* Its label, where that is no number on the axis. */
+		if (b->experiment == RF_CLI_CHUNK_SIZE)
+			fprintf(to, "%.9g\n", p->x);
+		else
+			fprintf(to, "\"%s\"\n", p->label);
 	}
 	fputs("e\n", to);
 }
@@ -119,8 +125,8 @@ static void put_chart(const struct rf_cli_bench *b, const char *label, const cha
 					put_series(b, presets, rf_cli_metric(names[i]), to);
 					continue;
 				}
-				snprintf(title, sizeof(title), "%s%s%s", names[i], presets ? ", " : "",
-					 presets ? presets : "");
+				snprintf(title, sizeof(title), "%s%s%s", rf_cli_metric(names[i])->head[0],
+					 presets ? ", " : "", presets ? presets : "");
 				fprintf(to, "%s '-' using 1:2:3:4%s with yerrorlines pointtype 7 pointsize 0.6 title ",
 					before, b->experiment == RF_CLI_CONVERGE ? "" : ":xticlabels(5)");
 				put_text(title, to);
@@ -138,12 +144,12 @@ static void put_points(const struct rf_cli_bench *b, FILE *to)
 
 	switch (b->experiment) {
 	case RF_CLI_CHUNK_SIZE:
-		fputs("set logscale x 2\nset xlabel 'chunk size'\n", to);
+		fputs("set logscale x 2\nset xlabel 'chunk size, MiB'\n", to);
 		put_chart(b, "ms", times, to);
 		put_chart(b, "MiB sent", bytes, to);
 		break;
 	case RF_CLI_IN_FLIGHT:
-		fputs("set xlabel 'registration'\nset offsets 0.3, 0.3, 0, 0\n", to);
+		fputs("set xlabel 'registration'\nset offsets 0.3, 0.3, graph 0.04, 0\n", to);
 		put_chart(b, "ms", downtimes, to);
 		put_chart(b, "MiB/s", bandwidths, to);
 		break;
@@ -178,7 +184,7 @@ static void put_rounds(const struct rf_cli_bench *b, FILE *to)
 	const struct rf_cli_sample *s = rf_cli_point_middle(&b->points[0]);
 
 	for (size_t i = 0; s && i < 2; i++) {
-		fprintf(to, "set xlabel 'ms'\nset ylabel '%s'\n", labels[i]);
+		fprintf(to, "unset offsets\nset xrange [0:*]\nset xlabel 'ms'\nset ylabel '%s'\n", labels[i]);
 		if (!i)
 			fputs("set logscale y\nset yrange [*:*]\n", to);
 		else
