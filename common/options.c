@@ -29,6 +29,7 @@ static const char *const source_memory_names[] = {
     [RF_SOURCE_AUTO] = "auto", [RF_SOURCE_DIRECT] = "direct", [RF_SOURCE_STAGED] = "staged", NULL};
 static const char *const tracker_names[] = {[RF_TRACKER_AUTO] = "auto",
 					    [RF_TRACKER_WP_ASYNC] = "wp-async",
+					    [RF_TRACKER_SOFT_DIRTY] = "soft-dirty",
 					    [RF_TRACKER_HASH] = "hash",
 					    [RF_TRACKER_CALLBACK] = "callback",
 					    NULL};

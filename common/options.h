@@ -34,7 +34,13 @@ enum rf_register_mode { RF_REGISTER_ON_DEMAND, RF_REGISTER_PIN_ALL, RF_REGISTER_
 enum rf_switchover { RF_SWITCHOVER_LOW_POINT, RF_SWITCHOVER_THRESHOLD };
 enum rf_on_stall { RF_ON_STALL_WAIT, RF_ON_STALL_FORCE, RF_ON_STALL_ABORT };
 enum rf_source_memory { RF_SOURCE_AUTO, RF_SOURCE_DIRECT, RF_SOURCE_STAGED };
-enum rf_tracker_choice { RF_TRACKER_AUTO, RF_TRACKER_WP_ASYNC, RF_TRACKER_HASH, RF_TRACKER_CALLBACK };
+enum rf_tracker_choice {
+	RF_TRACKER_AUTO,
+	RF_TRACKER_WP_ASYNC,
+	RF_TRACKER_SOFT_DIRTY,
+	RF_TRACKER_HASH,
+	RF_TRACKER_CALLBACK
+};
 
 /* Every field but a name is a uint64_t, so that one setter serves nearly the whole table. Units as in the names. */
 struct rf_options {

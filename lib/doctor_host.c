@@ -27,6 +27,8 @@ static bool asked_for(const struct rf_doctor *d, const struct rf_tracker_ops *tr
 	switch ((enum rf_tracker_choice)d->m->options.tracker) {
 	case RF_TRACKER_WP_ASYNC:
 		return tracker == &rf_track_wp;
+	case RF_TRACKER_SOFT_DIRTY:
+		return tracker == &rf_track_soft_dirty;
 	case RF_TRACKER_HASH:
 		return tracker == &rf_track_hash;
 	case RF_TRACKER_CALLBACK:
@@ -46,6 +48,26 @@ static void examine_tracker(struct rf_doctor *d, const struct rf_tracker_ops *tr
 	else
 		rf_found(&d->findings, asked_for(d, tracker) ? RF_FOUND_NEEDED : RF_FOUND_ADVICE, "tracker",
 			 tracker->name, advice, "%s", why.text);
+}
+
+/* Of interest where wp-async is not to be had. */
+static void examine_soft_dirty(struct rf_doctor *d, struct rf_guest *guest)
+{
+	const struct rf_tracker_ops *soft = &rf_track_soft_dirty;
+	struct rf_error why, unheard;
+
+	if (soft->probe(guest, &why) && !rf_track_wp.probe(guest, &unheard) && !asked_for(d, soft))
+		rf_found(&d->findings, RF_FOUND_OK, "tracker", soft->name, NULL,
+			 "not needed, and cannot serve here: %s", why.text);
+	else if (!soft->probe(guest, &why) && soft->by_itself(guest, &why))
+		rf_found(&d->findings, RF_FOUND_ADVICE, "tracker", soft->name,
+			 "leave the choice to ramferry: --tracker auto",
+			 "only when asked for by name, for it may lose writes: %s", why.text);
+	else
+		examine_tracker(
+		    d, soft, guest,
+		    "the kernel tells which pages were written; the guest is stopped for a moment in each round",
+		    "take a kernel with CONFIG_MEM_SOFT_DIRTY, or Linux 6.7 or newer");
 }
 
 /* A guest in huge pages needs as many of them at the other side. */
@@ -75,7 +97,8 @@ static void examine_trackers(struct rf_doctor *d)
 
 	examine_tracker(
 	    d, &rf_track_wp, guest, "the kernel tells exactly which pages were written",
-	    "take Linux 6.7 or newer; until then hash serves, which reads all memory in every round");
+	    "take Linux 6.7 or newer; until then soft-dirty serves, or hash, which reads all memory in every round");
+	examine_soft_dirty(d, guest);
 	/* Programs that run their guest themselves have it or not; the command has it never. */
 	if (guest->ops->collect || asked_for(d, &rf_track_callback))
 		examine_tracker(d, &rf_track_callback, guest, "the program that runs the guest tells",

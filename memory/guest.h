@@ -49,6 +49,13 @@ struct rf_lifecycle_ops {
 	 * closes both. NULL: the guest lives in this process. */
 	int (*open_tracking)(void *ctx, int *userfaultfd, int *pagemap, struct rf_error *e);
 
+	/* Source, for soft-dirty: /proc/PID/pagemap and clear_refs of that process. The caller closes both. NULL: as above. */
+	int (*open_soft_dirty)(void *ctx, int *pagemap, int *clear_refs, struct rf_error *e);
+
+	/* Source, for soft-dirty, before pause(): from hold(true) to hold(false) nobody writes guest RAM; then a guest that ran runs
+	 * on. One that stands still already is left so. If that fails undo() sees to it. */
+	int (*hold)(void *ctx, bool still, struct rf_error *e);
+
 	/* Source, callback tracker: OR into bitmap (bit 0 = page `first`) the pages of the range written since the last
 	 * call, and forget them there. The first call over a range starts tracking; its bits are ignored. */
 	int (*collect)(void *ctx, unsigned block, uint64_t first, uint64_t count, uint64_t *bitmap, struct rf_error *e);

@@ -7,13 +7,16 @@
 
 #include <assert.h>
 
-static const struct rf_tracker_ops *const in_order[] = {&rf_track_wp, &rf_track_callback, &rf_track_hash};
+static const struct rf_tracker_ops *const in_order[] = {&rf_track_wp, &rf_track_callback, &rf_track_soft_dirty,
+							&rf_track_hash};
 
 static const struct rf_tracker_ops *named(unsigned choice)
 {
 	switch (choice) {
 	case RF_TRACKER_WP_ASYNC:
 		return &rf_track_wp;
+	case RF_TRACKER_SOFT_DIRTY:
+		return &rf_track_soft_dirty;
 	case RF_TRACKER_HASH:
 		return &rf_track_hash;
 	case RF_TRACKER_CALLBACK:

@@ -56,7 +56,7 @@ struct rf_tracker_ops {
 	void (*close)(struct rf_tracker *t); /* after every slice was dropped, or when the guest is gone */
 };
 
-/* The first of wp-async, callback, hash that can serve; or the named one or a sentence why not (RF_E_REFUSED).
+/* The first of wp-async, callback, soft-dirty, hash that can serve; or the named one or a sentence why not (RF_E_REFUSED).
  * `choice` is an enum rf_tracker_choice. Logs the choice and its reason. */
 int rf_tracker_choose(struct rf_guest *g, unsigned choice, const struct rf_tracker_ops **out, struct rf_error *e);
 
@@ -65,6 +65,6 @@ int rf_tracker_choose(struct rf_guest *g, unsigned choice, const struct rf_track
 int rf_tracker_open(struct rf_guest *g, unsigned choice, const struct rf_tracker_ops *chosen, struct rf_tracker **out,
 		    struct rf_error *e);
 
-extern const struct rf_tracker_ops rf_track_wp, rf_track_wp_huge, rf_track_hash, rf_track_callback;
+extern const struct rf_tracker_ops rf_track_wp, rf_track_wp_huge, rf_track_soft_dirty, rf_track_hash, rf_track_callback;
 
 #endif

@@ -6,7 +6,10 @@
  * that runs is stopped, and when it turns out by the time of QEMU's STOP event that he was quicker, it stays so. What he does
  * while it stands still for us, which is as long as its disks take, is lost on QEMU and on us.
  *
- * Whatever fails in between, drain_stopped tells undo() to run it again. */
+ * Whatever fails in between, drain_stopped tells undo() to run it again.
+ *
+ * The tracker soft-dirty wants the same stop, with time in between. Stopping the process would be quicker, but leaves the kernel's
+ * own threads writing on its behalf: vhost, and I/O that was handed to them. */
 #include "qemu/guest.h"
 
 #include "qemu/check.h"
@@ -36,9 +39,8 @@ static int run_on(struct rf_qemu *g, struct rf_error *e)
 	return 0;
 }
 
-int rf_qemu_drain(void *ctx, struct rf_error *e)
+static int stand_still(struct rf_qemu *g, struct rf_error *e)
 {
-	struct rf_qemu *g = ctx;
 	char status[32];
 	bool running;
 	if (rf_query_status(g->qmp, status, sizeof(status), &running, e) != 0)
@@ -59,10 +61,20 @@ int rf_qemu_drain(void *ctx, struct rf_error *e)
 		rf_log(g->guest->log, RF_LOG_INFO, "somebody has paused the guest: it stays so");
 		return 0;
 	}
-	return run_on(g, e);
+	return 0;
 }
 
 int rf_qemu_undo_drain(struct rf_qemu *g, struct rf_error *e)
 {
 	return g->drain_stopped ? run_on(g, e) : 0;
+}
+
+int rf_qemu_hold(void *ctx, bool still, struct rf_error *e)
+{
+	return still ? stand_still(ctx, e) : rf_qemu_undo_drain(ctx, e);
+}
+
+int rf_qemu_drain(void *ctx, struct rf_error *e)
+{
+	return rf_qemu_hold(ctx, true, e) || rf_qemu_hold(ctx, false, e) ? -1 : 0;
 }

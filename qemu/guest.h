@@ -66,6 +66,9 @@ int rf_qemu_save(void *ctx, const struct rf_state_sink *sink, struct rf_error *e
 int rf_qemu_undo(void *ctx, struct rf_error *e);
 int rf_qemu_finish(void *ctx, struct rf_error *e);
 
+int rf_qemu_open_soft_dirty(void *ctx, int *pagemap, int *clear_refs, struct rf_error *e); /* soft_dirty.c */
+int rf_qemu_hold(void *ctx, bool still, struct rf_error *e);
+
 /* `migrate-incoming`, so that load() has only to push. */
 int rf_qemu_await_state(struct rf_qemu *g, struct rf_error *e);
 int rf_qemu_load_early(void *ctx, const void *state, size_t length, struct rf_error *e);

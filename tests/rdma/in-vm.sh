@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: LGPL-2.1-or-later
 # in-vm.sh SUITE TEST...: boot the kernel of a Debian suite in an rxe-vm and run the tests there, one after the other. Each is a
-# program of the build, or a script of this folder with an argument ("moves.sh odp"). Prints what they print, and one line of TAP for each
+# program of the build with its arguments, or a script of this folder with an argument ("moves.sh odp"). Prints what they print, and one line of TAP for each
 # case of a script and for each program, so that every one counts for scripts/tally, which shares the boot.
 set -u
 here=$(dirname "$(readlink -f "$0")")
@@ -49,7 +49,9 @@ for test; do
 		cases < <("$here/${words[0]}" "${words[@]:1}" 2>&1)
 		[ $count -gt $before ] || tap "not ok" "$test said nothing"
 	else
-		"$RAMFERRY_BUILD/tests/rdma/${words[0]}" >/tmp/test.log 2>&1
+		program=$RAMFERRY_BUILD/tests/rdma/${words[0]}
+		[ -x "$program" ] || program=$RAMFERRY_BUILD/tests/unit/memory/${words[0]}
+		"$program" "${words[@]:1}" >/tmp/test.log 2>&1
 		status=$?
 		sed 's/^/# /' /tmp/test.log
 		functions=$(grep -c '^\[       OK' /tmp/test.log)

@@ -66,6 +66,13 @@ arrives_rewriting_all() {
 	return $status
 }
 
+arrives_by_soft_dirty() {
+	arrives || return
+	local log=$T/guest1.send
+	need "the log says why it was not wp-async" grep -q 'tracker wp-async cannot serve here: .*Linux 6.7' "$log" || return
+	need "the log says what it was" grep -q 'tracked by soft-dirty' "$log"
+}
+
 drop_destination() {
 	end "receive.$next" KILL
 	qemu_end "$next"
@@ -219,7 +226,9 @@ blink() {
 }
 
 case $SET in
-old) # reading all memory takes longer than any downtime limit, in emulation
+old)
+	check "a guest moves by rdma, tracked by soft-dirty: the log says why" arrives_by_soft_dirty
+	# Reading all memory takes longer than any downtime limit, in emulation.
 	check "a guest moves by rdma where its tracking is by hash" arrives --tracker hash --on-stall force
 	check "the same, all memory registered before the first round" arrives --tracker hash --on-stall force --register pin-all
 	;;

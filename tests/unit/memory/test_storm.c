@@ -44,8 +44,18 @@ static int give_marks(void *ctx, unsigned block, uint64_t first, uint64_t count,
 	return 0;
 }
 
+static int hold(void *ctx, bool still, struct rf_error *e)
+{
+	struct storm *m = ctx;
 
-static const struct rf_lifecycle_ops storm_ops = {.collect = give_marks};
+	if (still)
+		pthread_rwlock_wrlock(&m->still);
+	else
+		pthread_rwlock_unlock(&m->still);
+	return 0;
+}
+
+static const struct rf_lifecycle_ops storm_ops = {.collect = give_marks, .hold = hold};
 static double seconds = 1.0;
 
 struct writer {
@@ -168,7 +178,7 @@ static void open_storm(struct storm *m, const struct rf_tracker_ops *ops)
 	pthread_rwlockattr_setkind_np(&fair, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&m->still, &fair);
 	m->ops = ops;
-	m->holds = false;
+	m->holds = ops == &rf_track_soft_dirty;
 	m->copy = mmap(NULL, PAGES << RF_PAGE_SHIFT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(m->copy, MAP_FAILED);
 	assert_good(rf_pages_init(&m->dirty, PAGES, &e), &e);
@@ -269,6 +279,12 @@ static void nor_in_transparent_huge_pages(void **state)
 	assert_int_equal(rage(&rf_track_wp_huge, TRANSPARENT, PAGES), 0);
 }
 
+static void soft_dirty_loses_nothing(void **state)
+{
+	need(&rf_track_soft_dirty);
+	assert_int_equal(rage(&rf_track_soft_dirty, ORDINARY, PAGES), 0);
+}
+
 static void hash_loses_nothing(void **state)
 {
 	assert_int_equal(rage(&rf_track_hash, ORDINARY, PAGES), 0);
@@ -291,6 +307,7 @@ int main(int argc, char **argv)
 	    cmocka_unit_test(wp_async_loses_nothing),
 	    cmocka_unit_test(nor_in_huge_pages),
 	    cmocka_unit_test(nor_in_transparent_huge_pages),
+	    cmocka_unit_test(soft_dirty_loses_nothing),
 	    cmocka_unit_test(hash_loses_nothing),
 	    cmocka_unit_test(callback_loses_nothing),
 	    cmocka_unit_test(a_forgotten_page_would_be_found),
