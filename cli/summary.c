@@ -47,6 +47,21 @@ static void put_registrations(struct rf_cli_report *r)
 	rf_cli_output_put(r->output, STDOUT_FILENO, RF_CLI_LINE, line);
 }
 
+/* Short stops of the guest before its pause. */
+static void put_drain_points(struct rf_cli_report *r)
+{
+	char one[RF_CLI_NUMBER], two[RF_CLI_NUMBER], line[400];
+	uint64_t n = stat_of(r, "drain_points");
+
+	if (!n)
+		return;
+	snprintf(line, sizeof(line),
+		 "drains    %" PRIu64 " time%s, for %s in all, because of direct I/O; %s looked at again", n,
+		 n == 1 ? "" : "s", rf_cli_time(stat_of(r, "drain_point_ns"), one),
+		 rf_cli_bytes(stat_of(r, "suspect_pages") * stat_of(r, "page_bytes"), two));
+	rf_cli_output_put(r->output, STDOUT_FILENO, RF_CLI_LINE, line);
+}
+
 static void put_downtime(struct rf_cli_report *r)
 {
 	static const struct {
@@ -79,5 +94,6 @@ void rf_cli_summary(struct rf_cli_report *r)
 		return;
 	put_totals(r);
 	put_registrations(r);
+	put_drain_points(r);
 	put_downtime(r);
 }

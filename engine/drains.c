@@ -21,6 +21,8 @@ static enum rf_verdict while_closing_in(struct rf_drains *d, const struct rf_dra
 
 	if (v->verdict == RF_VERDICT_LEAVE)
 		return RF_VERDICT_LEAVE;
+	if (v->verdict == RF_VERDICT_ROUND && v->fits && v->left_ns <= (uint64_t)d->last_ns)
+		return RF_VERDICT_LEAVE; /* it would stop the guest for longer than it could save */
 	if (v->verdict == RF_VERDICT_ROUND && !slow_disks)
 		return RF_VERDICT_DRAIN;
 	d->closing_in = false;
@@ -30,7 +32,7 @@ static enum rf_verdict while_closing_in(struct rf_drains *d, const struct rf_dra
 
 enum rf_verdict rf_drains_decide(struct rf_drains *d, struct rf_converge *c, const struct rf_drains_view *v)
 {
-	bool small = v->extra_bytes <= SMALL_BYTES;
+	bool small = v->extra_bytes <= SMALL_BYTES || v->extra_ns <= (uint64_t)d->last_ns;
 
 	if (!d->needed)
 		return v->verdict;

@@ -6,7 +6,8 @@
  * each sync comes a drain point, and the round writes what both found. So at the next sync nothing is suspect but what that
  * sync itself has found, and the final pass is as small as that of any other guest.
  *
- * Each of them stops the guest until its disks have answered, so they also show what the pause will cost. Where closing in
+ * Each of them stops the guest until its disks have answered. So they also show what the pause will cost, and none is taken
+ * to spare the guest a shorter stop than it is itself. Where closing in
  * has led to nothing, they take at most a twentieth of the guest's time from then on. */
 #ifndef RAMFERRY_ENGINE_DRAINS_H
 #define RAMFERRY_ENGINE_DRAINS_H
@@ -25,6 +26,8 @@ struct rf_drains {
 struct rf_drains_view {
 	enum rf_verdict verdict; /* of converge.h, about what the sync found */
 	uint64_t extra_bytes;    /* suspect, and not to be written by this round anyway */
+	uint64_t extra_ns;       /* what these take */
+	uint64_t left_ns;        /* what the rest takes */
 	bool fits;               /* into the downtime limit, all that is suspect included */
 	bool would_fit;          /* what the sync found, if the pause were as quick as it is without I/O */
 	bool forced;             /* a stall means to leave */

@@ -116,12 +116,20 @@ static int check_timeout(struct rf_source *s, struct rf_error *e)
 		       rf_format_duration(limit, text, sizeof(text)));
 }
 
+static uint64_t time_of(const struct rf_source *s, uint64_t bytes)
+{
+	struct rf_costs moving = {.bytes_per_second = s->costs.bytes_per_second};
+	return rf_predict_downtime_ns(&moving, bytes);
+}
+
 static enum rf_verdict verdict_of(struct rf_source *s)
 {
 	const struct rf_options *o = s->engine->options;
 	uint64_t limit = o->downtime_limit_ns, rest = rest_bytes(s);
 	struct rf_drains_view v = {
 	    .extra_bytes = extra_bytes(s),
+	    .extra_ns = time_of(s, extra_bytes(s)),
+	    .left_ns = time_of(s, rest),
 	    .fits = predict(s) <= limit,
 	    .would_fit = s->drains.last_ns > PAUSE_NS && predict_with(s, PAUSE_NS, rest) <= limit,
 	    .forced = o->on_stall == RF_ON_STALL_FORCE,
@@ -227,7 +235,9 @@ static int one_round(struct rf_source *s, enum rf_scan_kind kind, struct rf_erro
 	if (rf_round_drain(&s->round, e))
 		return -1;
 	learn_from_round(s);
-	rf_source_report(s, true);
+	/* One that was left empty is not told. */
+	if (!s->drain || s->round.last.bytes)
+		rf_source_report(s, true);
 	return s->stalled ? rest(s, e) : 0;
 }
 

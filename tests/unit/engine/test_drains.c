@@ -32,7 +32,11 @@ static void without_need_the_verdict_stands(void **state)
 static void who_would_leave_closes_in_first(void **state)
 {
 	struct rf_drains d = needed();
-	struct rf_drains_view v = {.verdict = RF_VERDICT_ROUND, .extra_bytes = 100 * MIB, .fits = true};
+	struct rf_drains_view v = {.verdict = RF_VERDICT_ROUND,
+				   .extra_bytes = 100 * MIB,
+				   .extra_ns = 100 * MS,
+				   .left_ns = 100 * MS,
+				   .fits = true};
 	assert_int_equal(decide(&d, v), RF_VERDICT_ROUND);
 	v.verdict = RF_VERDICT_LEAVE;
 	assert_int_equal(decide(&d, v), RF_VERDICT_DRAIN);
@@ -40,6 +44,27 @@ static void who_would_leave_closes_in_first(void **state)
 	v.verdict = RF_VERDICT_ROUND;
 	assert_int_equal(decide(&d, v), RF_VERDICT_DRAIN);
 	v.verdict = RF_VERDICT_LEAVE;
+	assert_int_equal(decide(&d, v), RF_VERDICT_LEAVE);
+}
+
+static void a_stop_must_be_shorter_than_what_it_saves(void **state)
+{
+	struct rf_drains d = needed();
+	struct rf_drains_view v = {
+	    .verdict = RF_VERDICT_LEAVE, .extra_bytes = MIB, .extra_ns = 21 * MS, .left_ns = 21 * MS, .fits = true};
+	rf_drains_took(&d, 20 * MS);
+	assert_int_equal(decide(&d, v), RF_VERDICT_DRAIN);
+	rf_drains_took(&d, 20 * MS);
+	v.verdict = RF_VERDICT_ROUND;
+	assert_int_equal(decide(&d, v), RF_VERDICT_DRAIN);
+	v.left_ns = 20 * MS;
+	assert_int_equal(decide(&d, v), RF_VERDICT_LEAVE);
+	v.fits = false; /* then there is no choice */
+	assert_int_equal(decide(&d, v), RF_VERDICT_DRAIN);
+
+	d = needed();
+	rf_drains_took(&d, 20 * MS);
+	v = (struct rf_drains_view){.verdict = RF_VERDICT_LEAVE, .extra_bytes = MIB, .extra_ns = 20 * MS, .fits = true};
 	assert_int_equal(decide(&d, v), RF_VERDICT_LEAVE);
 }
 
@@ -55,7 +80,12 @@ static void next_to_nothing_is_worth_no_stop(void **state)
 static void where_it_leads_to_nothing_the_guest_gets_a_rest(void **state)
 {
 	struct rf_drains d = needed();
-	struct rf_drains_view v = {.verdict = RF_VERDICT_LEAVE, .extra_bytes = MIB, .fits = true, .now_ns = 1000 * MS};
+	struct rf_drains_view v = {.verdict = RF_VERDICT_LEAVE,
+				   .extra_bytes = MIB,
+				   .extra_ns = 100 * MS,
+				   .left_ns = 100 * MS,
+				   .fits = true,
+				   .now_ns = 1000 * MS};
 	assert_int_equal(decide(&d, v), RF_VERDICT_DRAIN);
 	rf_drains_took(&d, 10 * MS);
 	v.verdict = RF_VERDICT_ROUND;
@@ -73,7 +103,7 @@ static void where_it_leads_to_nothing_the_guest_gets_a_rest(void **state)
 static void slow_disks_are_not_asked_twice_in_a_row(void **state)
 {
 	struct rf_drains d = needed();
-	struct rf_drains_view v = {.verdict = RF_VERDICT_STALL, .would_fit = true, .extra_bytes = MIB};
+	struct rf_drains_view v = {.verdict = RF_VERDICT_STALL, .would_fit = true, .extra_bytes = MIB, .extra_ns = MS};
 	assert_int_equal(decide(&d, v), RF_VERDICT_DRAIN);
 	rf_drains_took(&d, 500 * MS);
 	v.verdict = RF_VERDICT_ROUND;
@@ -87,7 +117,7 @@ static void slow_disks_are_not_asked_twice_in_a_row(void **state)
 static void a_stall_by_writes_is_none_of_its_business(void **state)
 {
 	struct rf_drains d = needed();
-	struct rf_drains_view v = {.verdict = RF_VERDICT_STALL, .extra_bytes = 100 * MIB};
+	struct rf_drains_view v = {.verdict = RF_VERDICT_STALL, .extra_bytes = 100 * MIB, .extra_ns = MS};
 	assert_int_equal(decide(&d, v), RF_VERDICT_STALL);
 	v.forced = true;
 	assert_int_equal(decide(&d, v), RF_VERDICT_DRAIN);
@@ -99,6 +129,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(without_need_the_verdict_stands),
 	    cmocka_unit_test(who_would_leave_closes_in_first),
+	    cmocka_unit_test(a_stop_must_be_shorter_than_what_it_saves),
 	    cmocka_unit_test(next_to_nothing_is_worth_no_stop),
 	    cmocka_unit_test(where_it_leads_to_nothing_the_guest_gets_a_rest),
 	    cmocka_unit_test(slow_disks_are_not_asked_twice_in_a_row),
