@@ -152,6 +152,25 @@ static void print_downtime(const struct rf_cli_sample *s, FILE *to)
 	fputc('\n', to);
 }
 
+/* Of the run with the median total, for each row. */
+static void print_downtimes(const struct rf_cli_bench *b, FILE *to)
+{
+	int first = column_width(b, NULL);
+	char cell[CELL];
+
+	fputc('\n', to);
+	for (size_t i = 0; i < b->npoints; i++) {
+		const struct rf_cli_sample *s = rf_cli_point_middle(&b->points[i]);
+
+		format_label(&b->points[i], cell);
+		fprintf(to, "%-*s  ", first, cell);
+		if (s)
+			print_downtime(s, to);
+		else
+			fputs("-\n", to);
+	}
+}
+
 static void print_rounds(const struct rf_cli_sample *s, FILE *to)
 {
 	uint64_t began_ns = rf_cli_sample_stat(s, "setup_ns");
@@ -179,6 +198,8 @@ int rf_cli_bench_table(const struct rf_cli_bench *b, FILE *to)
 
 	print_heading(b, to);
 	print_points(b, to);
+	if (b->experiment == RF_CLI_IN_FLIGHT)
+		print_downtimes(b, to);
 	middle = b->experiment == RF_CLI_ROUNDS ? rf_cli_point_middle(&b->points[0]) : NULL;
 	if (middle) {
 		fputs(b->runs > 1 ? "\nThe run with the median total:\n" : "\n", to);
